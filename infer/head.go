@@ -51,7 +51,7 @@ func OpenHead(name string, data []byte) (*Head, error) {
 		return nil, err
 	}
 	book := m.Book(ck.Compact.Baseline())
-	h := &Head{model: newModel(name, m, ck.Known()), pieces: make([][]checkpoint.Piece, len(book.Spans))}
+	h := &Head{model: newModel(name, newServed(m, ck.Known())), pieces: make([][]checkpoint.Piece, len(book.Spans))}
 	number := map[int]int{} // of the spans, by their first rows
 	for i, s := range book.Spans {
 		number[s.Row] = i

@@ -77,7 +77,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "compact.v5.safetensors.json", "compact.v6.safetensors.json", "composed.v1.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
+	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "compact.v5.safetensors.json", "compact.v6.safetensors.json", "compact.v7.safetensors.json", "composed.v1.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
 		"partial.v6.arrow.json", "partial.v7.arrow.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "rows.v4.arrow.json", "scores.v2.arrow.json", "scores.v3.arrow.json", "scores.v4.arrow.json", "scores.v5.arrow.json", "weights.v1.safetensors.json"}
 	if !slices.Equal(names, want) {
 		t.Errorf("forms %v, expected %v", names, want)
@@ -422,6 +422,39 @@ func TestWords(t *testing.T) {
 		}
 		if slices.Sort(own); !slices.Equal(own, some) {
 			t.Errorf("%s: tensors %v, expected %v", v, own, some)
+		}
+	}
+}
+
+// TestLayers writes models in layers, and compares the file with the description.
+func TestLayers(t *testing.T) {
+	f := readForm(t, "compact.v7.safetensors.json")
+	ck := wide(t, 4).Checkpoint
+	a := &ck.Architecture
+	none, all := make([]bool, a.Parameters()), slices.Repeat([]bool{true}, a.Parameters())
+	for words, b := range []model.Baseline{a.Zero(), {Values: make([]float32, a.BaselineSize()+2*4), Words: []int{3, 1}, Numbers: make([]uint8, a.Features())}} {
+		file := filepath.Join(t.TempDir(), "layers.safetensors")
+		layers := []checkpoint.Layer{{Sparsity: 1, Calibration: &checkpoint.LayerCalibration{Scale: 1}}, {}}
+		if _, err := checkpoint.WriteLayers(file, ck, layers, [][]bool{all, none}, b, compact.Float32); err != nil {
+			t.Fatal(err)
+		}
+		metadata, tensors := header(t, file)
+		f.compareMetadata(t, metadata)
+		for key := range ck.Tensors {
+			delete(tensors, key)
+		}
+		for _, want := range f.Tensors[1:] {
+			for k := range layers {
+				key := strings.ReplaceAll(want.Name, "{k}", fmt.Sprint(k))
+				one, ok := tensors[key]
+				if ok != (want.When == "" || words == 1) && (want.Each != "" || k == 0) || ok && !strings.Contains(want.DType, one.DType) {
+					t.Errorf("tensor %s is %v, expected %s", key, one, want.DType)
+				}
+				delete(tensors, key)
+			}
+		}
+		if len(tensors) > 0 {
+			t.Errorf("the form lacks the tensors %v", tensors)
 		}
 	}
 }

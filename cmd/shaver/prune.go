@@ -59,6 +59,7 @@ func pruneCommand() *cobra.Command {
 	f.Float64Var(&o.Sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
 	f.Int64Var(&o.Parameters, "parameters", 0, "budget: `number` of parameters to keep")
 	f.Int64Var(&o.Bytes, "bytes", 0, "budget: size of the compact file in `bytes`")
+	f.Float64SliceVar(&o.Layers, "layers", nil, "budget: `sparsities` of several models in one file; its beginning through any of them is that model, for devices of different sizes (default one model)")
 	f.Float64Var(&o.MostRise, "max-rise", 0, "budget: `rise` of the loss, over the whole model, that may cost fields and columns, and with --scores entries and bits (default none)")
 	f.StringSliceVar(&o.Slicing.Fields, "drop-fields", nil, "`names` of fields to remove from the model; needs no scores")
 	f.IntVar(&o.KeepFields, "fields", 0, "`number` of fields to keep; a path over the validation split of --dataset chooses them, without scores (default all)")
@@ -79,12 +80,12 @@ func pruneCommand() *cobra.Command {
 	o.Outputs.Flag(c, "a file at --out that was not pruned from this model, or any .onnx file")
 	output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "scores", "previous", "dataset", "out", "force")
-	cli.Group(c, "Budget", "sparsity", "parameters", "bytes", "max-rise")
+	cli.Group(c, "Budget", "sparsity", "parameters", "bytes", "layers", "max-rise")
 	cli.Group(c, "Fields and columns", "drop-fields", "fields", "columns")
 	cli.Group(c, "Choice of entries", "aggregate", "protect", "field-minimum", "table-budget", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "dense", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "out")
-	cli.Needed(c, "dataset", "sparsity", "parameters", "bytes", "max-rise", "values", "calibrate")
+	cli.Needed(c, "dataset", "sparsity", "parameters", "bytes", "layers", "max-rise", "values", "calibrate")
 	return c
 }
 
@@ -105,6 +106,9 @@ func pruningTable(w io.Writer, r *steps.Pruning, dense bool) {
 		sizes(w, dense, r.DenseTableBytes, r.TableBytes, r.DenseBytes, r.Bytes)
 	}
 	compactLine(w, &r.ONNXTables)
+	for i, l := range r.Layers {
+		fmt.Fprintf(w, "layer %d\tsparsity %v\t%s\tthe first %d bytes of the file\n", i+1, l.Sparsity, cli.Size(l.Bytes), l.Bytes)
+	}
 	fmt.Fprintf(w, "pruned\t%s\n", r.Out)
 	if r.Sliced != nil {
 		slicedTable(w, r.Sliced)

@@ -199,6 +199,83 @@ func TestPage(t *testing.T) {
 	t.Logf("shaver.wasm has %.1f MiB, and %.1f MiB under gzip", float64(whole)/(1<<20), float64(size)/(1<<20))
 }
 
+// sliding moves the slider to 1, 2 and 1, and sends the logits, what the page shows, and errors.
+const sliding = `<script>(async () => {
+	const found = {};
+	try {
+		const ids = Int32Array.from(await (await fetch("cases.json")).json());
+		await ready;
+		await open(new Uint8Array(await (await fetch("layers.safetensors")).arrayBuffer()));
+		found.whole = [...model.logits(ids)];
+		score([ids.slice(0, model.sizes.length).join(" ")]);
+		for (const [i, n] of [1, 2, 1].entries()) {
+			at("layers").value = n;
+			at("layers").dispatchEvent(new Event("input"));
+			await new Promise(done => setTimeout(done));
+			found[i] = {logits: [...model.logits(ids)], facts: at("facts").innerText, text: at("out").textContent, hidden: at("slider").hidden};
+		}
+		try { model.upgrade(file.slice(0, 99)) } catch (e) { found.failed = e.message }
+	} catch (e) { found.failure = e.stack }
+	await fetch("found", {method: "POST", body: JSON.stringify(found)});
+})()</script>`
+
+// In chromium, the slider shows the model of each beginning of a file in layers, and upgrades it.
+func TestSlider(t *testing.T) {
+	c, err := checkpoint.Read(filepath.Join("..", "..", "testdata", "golden", "deepfm.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &c.Architecture
+	less, path := make([]bool, a.Parameters()), filepath.Join(t.TempDir(), "layers")
+	for i := range less {
+		less[i] = i%3 > 0
+	}
+	layers := []checkpoint.Layer{{Sparsity: .66}, {}}
+	if _, err := checkpoint.WriteLayers(path, c, layers, [][]bool{less, make([]bool, len(less))}, a.Zero(), compact.Float32); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path+"1", data[:layers[0].Bytes], 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, _, large := infertest.Rows(t, path, 50)
+	_, _, small := infertest.Rows(t, path+"1", 50)
+	posted, log := visit(t, build(t), sliding, map[string]http.HandlerFunc{"layers.safetensors": file(path), "cases.json": func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(ids)
+	}})
+	type shown struct {
+		Logits      []float64
+		Facts, Text string
+		Hidden      bool
+	}
+	var found struct {
+		Whole           []float64
+		First           shown `json:"0"`
+		Second          shown `json:"1"`
+		Third           shown `json:"2"`
+		Failed, Failure string
+	}
+	if err := json.Unmarshal(posted, &found); err != nil || found.Failure != "" || !strings.Contains(found.Failed, "only 91 follow") {
+		t.Fatalf("the page found %q: %v\n%s", posted, err, log)
+	}
+	near := func(x, y float64) bool { return math.Abs(x-y) <= 1e-6*max(1, math.Abs(y)) }
+	for i, s := range []shown{found.First, found.Second, found.Third} {
+		want, before, said, layer := small, large, "opened in", "1 of 2"
+		if i == 1 {
+			want, before, said, layer = large, small, "upgraded in", "2 of 2"
+		}
+		if !slices.EqualFunc(s.Logits, want, near) || s.Hidden || !strings.Contains(s.Facts, said) || !strings.Contains(s.Facts, layer) || !strings.Contains(s.Text, fmt.Sprintf("%.6f", before[0])[:6]) {
+			t.Errorf("step %d: the page shows\n%s\n%s\nand the logits %v, expected %v after %v", i, s.Facts, s.Text, s.Logits[:3], want[:3], before[:3])
+		}
+	}
+	if !slices.EqualFunc(found.Whole, large, near) || slices.Equal(small, large) {
+		t.Errorf("the whole file has the logits %v, expected %v", found.Whole, large)
+	}
+}
+
 // counter counts the bytes that are written.
 type counter int64
 

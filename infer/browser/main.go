@@ -11,6 +11,10 @@
 //	model.dense                names of the dense inputs
 //	model.logits(ids, dense)   returns the logits of rows, a Float64Array. ids is an Int32Array of local ids, row by row, and
 //	                           dense a Float32Array, or undefined if the model has no dense inputs.
+//	shaver.layers(bytes)       returns the layers of a file of which bytes have at least the header: an array of objects with bytes (of
+//	                           the file through the layer), sparsity and kept (entries); empty for a file that is not in layers
+//	model.layers()             returns the number of layers that the model has; 0 if the file is not in layers
+//	model.upgrade(bytes)       replaces the model by that of more layers. bytes are those from the beginning of the file on
 //	model.close()              lets the memory be used again; logits then fails
 //
 // A failure throws an Error. The functions block until they are done, so a page with large batches calls them in a worker.
@@ -33,6 +37,21 @@ func main() {
 			return failure(err)
 		}
 		return m
+	})))
+	api.Set("layers", throwing.Invoke(js.FuncOf(func(_ js.Value, args []js.Value) any {
+		data, err := numbers[byte](args, 0, "Uint8Array")
+		if err != nil {
+			return failure(err)
+		}
+		layers, err := infer.Layers("model", data)
+		if err != nil {
+			return failure(err)
+		}
+		all := make([]js.Value, len(layers))
+		for i, l := range layers {
+			all[i] = js.ValueOf(map[string]any{"bytes": l.Bytes, "sparsity": l.Sparsity, "kept": l.Kept})
+		}
+		return list(all)
 	})))
 	select {} // the functions work for as long as the program runs
 }
@@ -65,6 +84,26 @@ func open(args []js.Value, throwing js.Value) (js.Value, error) {
 		}
 		return out
 	})
+	upgrade := js.FuncOf(func(_ js.Value, args []js.Value) any {
+		data, err := numbers[byte](args, 0, "Uint8Array")
+		if err == nil && m == nil {
+			err = infer.ErrClosed
+		}
+		if err == nil {
+			err = m.UpgradeBytes(data)
+		}
+		if err != nil {
+			return failure(err)
+		}
+		return nil
+	})
+	have := js.FuncOf(func(js.Value, []js.Value) any {
+		if m == nil {
+			return 0
+		}
+		n, _ := m.Layers()
+		return n
+	})
 	end := js.FuncOf(func(js.Value, []js.Value) any {
 		m = nil
 		return nil
@@ -77,6 +116,8 @@ func open(args []js.Value, throwing js.Value) (js.Value, error) {
 	o.Set("padsFront", list(m.PadsFront()))
 	o.Set("dense", list(m.DenseInputs()))
 	o.Set("logits", throwing.Invoke(logits))
+	o.Set("layers", have)
+	o.Set("upgrade", throwing.Invoke(upgrade))
 	o.Set("close", end)
 	return o, nil
 }

@@ -37,6 +37,8 @@ CLUSTER = {"creds", "lease", "nkey", "ranges", "replicas", "rows-per-shard", "ru
 MACHINE = {"checkpoint-every", "log", "page", "verbose", "wait-inputs"}
 # Flags that remove whole fields and columns, for a file and in place of scores.
 SLICES = {"columns", "drop-fields", "fields"}
+# Flags that make several models.
+SEVERAL = {"layers"}
 # Flags that choose entries, and store them.
 ENTRIES = {
     "aggregate",
@@ -64,8 +66,8 @@ CALLS = [
         CLUSTER | MACHINE | NIGHTLY | {"audit", "draws", "endpoints", "flips", "freeze", "fresh-days", "fresh-weight", "parts", "players", "sparsity"},
         differ=frozenset({"baseline", "bound", "estimator", "splits"}),
     ),
-    Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY | SLICES | {"table-budget"}),
-    Call(shaver.remove, (("prune",),), {"progress"}, NIGHTLY | ENTRIES),
+    Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY | SLICES | SEVERAL | {"table-budget"}),
+    Call(shaver.remove, (("prune",),), {"progress"}, NIGHTLY | ENTRIES | SEVERAL),
     Call(shaver.sweep, (("sweep",),), {"progress"}, set()),
     Call(shaver.compress, (("compress",),), {"progress"}, set()),
     Call(shaver.evaluate, (("evaluate",),), {"progress"}, set()),

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -32,7 +33,8 @@ type Prune struct {
 	cut.Options
 	Sparsity          float64
 	Parameters, Bytes int64
-	Values            string // encoding of the kept entries, or sweep.AutoValues
+	Layers            []float64 // sparsities of models that share the file
+	Values            string    // encoding of the kept entries, or sweep.AutoValues
 	Outputs           cli.Outputs
 	Given             cli.Given
 }
@@ -48,8 +50,9 @@ func NewPrune() *Prune {
 // Pruning says what the step prune wrote.
 type Pruning struct {
 	*cut.Choice
-	Calibration *loss.Calibration `json:"calibration,omitempty"`
-	Tuned       *training.Result  `json:"tuned,omitempty"` // with --tune
+	Calibration *loss.Calibration  `json:"calibration,omitempty"`
+	Tuned       *training.Result   `json:"tuned,omitempty"`  // with --tune
+	Layers      []checkpoint.Layer `json:"layers,omitempty"` // with --layers, of which the rest describes the last one
 	cut.Sizes
 }
 
@@ -100,6 +103,12 @@ func (o *Prune) Check() error {
 	if err := CheckForm(o.Given, &o.Form, o.Values, o.Out, sweep.AutoValues); err != nil {
 		return err
 	}
+	if len(o.Layers) > 0 {
+		if err := o.checkLayers(); err != nil {
+			return err
+		}
+		given = append(given, mask.Budget{Unit: mask.Sparsity, Amount: o.Layers[0]})
+	}
 	auto, rows, onnx, scored := o.Values == sweep.AutoValues, len(o.Dataset) > 0, checkpoint.NamedONNX(o.Out), o.Scores != ""
 	if auto {
 		o.Form.Values = compact.Mixed
@@ -122,8 +131,9 @@ func (o *Prune) Check() error {
 		{unread != "", fmt.Sprintf("--%s has no effect without --scores, by which entries go: give --scores, or leave it out", unread)},
 		{slicing && o.Given.Has("previous"), fmt.Sprintf("--previous and --%s both decide what stays: give only one", o.first(SliceSettings...))},
 		{bounded && unit != "", fmt.Sprintf("--%s and --max-rise both name a budget: give only one", unit)},
-		{len(given) > 1, "--sparsity, --parameters and --bytes are one budget: give only one of them"},
-		{unit == "" && scored && !bounded, "shaver prune needs one of --sparsity, --parameters, --bytes and --max-rise"},
+		{len(given) > 1, "--sparsity, --parameters, --bytes and --layers are one budget: give only one of them"},
+		{unit == "" && scored && !bounded, "shaver prune needs one of --sparsity, --parameters, --bytes, --max-rise and --layers"},
+		{o.Layers != nil && (!scored || onnx || modelfile.Named(o.Out)), "--layers needs --scores, by which entries go, and --out with the extension .safetensors"},
 		{slicing && scored && onnx, "fields and columns go together with entries in a safetensors file: expected --out with another extension than .onnx"},
 		{measured != "" && !rows, fmt.Sprintf("--%s chooses by the loss on the validation split of --dataset: give it", measured)},
 		{auto && !rows, "--values auto chooses the bits by the loss on the rows of --dataset: give it"},
@@ -149,6 +159,39 @@ func (o *Prune) Check() error {
 	return nil
 }
 
+// checkLayers checks Layers, and sorts them from the smallest model to the largest.
+func (o *Prune) checkLayers() error {
+	slices.SortFunc(o.Layers, func(a, b float64) int { return cmp.Compare(b, a) })
+	for i, s := range o.Layers {
+		if !(s >= 0 && s <= 1) || i > 0 && s == o.Layers[i-1] || i == compact.MaxLayers {
+			return fault.Refuse("layers", s, fmt.Sprintf("expected at most %d different numbers from 0 to 1", compact.MaxLayers))
+		}
+	}
+	if name := o.first(append(SliceSettings, "dense", "tune")...); name != "" {
+		return fault.Usagef("--layers and --%s exclude each other: the models of a file differ in their entries and calibrations only", name)
+	}
+	if v := compact.Encoding(o.Values); !compact.LayersOf(v) {
+		return fault.Usagef("--layers and --values %s exclude each other: the models share their values, which %s rounds by what else is kept; expected %s or %s", v, v, compact.Float32, compact.Float16)
+	}
+	return nil
+}
+
+// choose prunes the model and calibrates it, but writes nothing.
+func (o *Prune) choose(ctx context.Context, r *Pruning) (err error) {
+	if r.Choice, err = o.Choose(ctx); err != nil {
+		return err
+	}
+	if err := o.checkReplaced(r.Model()); err != nil {
+		return err
+	}
+	if o.Calibrate {
+		progress := cli.NewProgress("calibrate", "rows", 0)
+		r.Calibration, err = r.Choice.Calibration(ctx, progress.SetOf)
+		progress.End()
+	}
+	return err
+}
+
 // Run prunes the model and writes it to Out.
 func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
 	if err := o.Check(); err != nil {
@@ -172,22 +215,25 @@ func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
 		}
 	}
 	r = &Pruning{}
-	if r.Choice, err = o.Choose(ctx); err != nil {
-		return nil, err
-	}
-	if err := o.checkReplaced(r.Model()); err != nil {
-		return nil, err
-	}
-	if o.Calibrate {
-		progress := cli.NewProgress("calibrate", "rows", 0)
-		r.Calibration, err = r.Choice.Calibration(ctx, progress.SetOf)
-		if progress.End(); err != nil {
+	var layers cut.Layers
+	for _, s := range o.Layers {
+		o.Budget = &mask.Budget{Unit: mask.Sparsity, Amount: s}
+		if err := o.choose(ctx, r); err != nil {
 			return nil, err
 		}
+		layers.Add(r.Choice, r.Calibration)
 	}
-	if o.Tune {
+	if o.Layers == nil {
+		err = o.choose(ctx, r)
+	}
+	switch {
+	case err != nil:
+	case o.Layers != nil:
+		r.Sizes, err = layers.Write(o.Out, r.Choice)
+		r.Layers = layers.All
+	case o.Tune:
 		err = o.writeTuned(ctx, r)
-	} else {
+	default:
 		r.Sizes, err = r.Write(o.Out, r.Calibration)
 	}
 	if err != nil {

@@ -46,7 +46,9 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 	f.affine(l.Output.Weight, scale, 0)
 	if l.Kind == model.FM || l.Kind == model.DeepFM {
 		table = float32(math.Sqrt(scale))
-		f.affine(l.Embedding, float64(table), 0)
+		if c.Compact == nil || c.Tensors[l.Embedding].Data != nil { // else the caller has the table
+			f.affine(l.Embedding, float64(table), 0)
+		}
 		if len(l.Layers) > 0 {
 			f.affine(l.Layers[0].Weight, 1/float64(table), 0)
 		}

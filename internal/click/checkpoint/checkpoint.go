@@ -80,6 +80,8 @@ type Checkpoint struct {
 	// Compact holds the tables of a file in compact form. It is nil for a dense file. Read
 	// and Parse also put the whole tables into Tensors.
 	Compact *compact.Table
+	// Layers are those of a file of WriteLayers whose union Compact holds. It is nil for any other file.
+	Layers []Layer
 	// Composed holds the tensors of a file from which the table is computed. It is nil for any other
 	// file. Tensors has the whole table, and not these tensors.
 	Composed *composed.Table
@@ -304,10 +306,15 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDigest(name, data, metadata); err != nil {
+	if c.Layers == nil { // parseLayers checks digests
+		if err := checkDigest(name, data, metadata); err != nil {
+			return nil, err
+		}
+	}
+	if c, err = c.takeState(metadata, int64(len(data)), sidecar); err != nil {
 		return nil, err
 	}
-	return c.takeState(metadata, int64(len(data)), sidecar)
+	return c.calibrateLayer()
 }
 
 // takeState recognises the model of c, which has the tensors of a safetensors file of the given size and nothing else.
@@ -382,11 +389,17 @@ func (c *Checkpoint) takeState(metadata map[string]string, size int64, sidecar f
 // parseTensors returns the tensors of a safetensors file, whose model is not yet recognised, and
 // its metadata.
 func parseTensors(name string, data []byte) (*Checkpoint, map[string]string, error) {
-	entries, metadata, err := parseSafetensors(name, data)
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
+	if _, err := headerLength(name, data, int64(len(data))); err != nil {
+		return nil, nil, err
+	}
+	entries, metadata, err := c.parseLayers(data)
+	if err == nil && c.Layers == nil {
+		entries, metadata, err = parseSafetensors(name, data)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
 	for _, e := range entries {
 		c.add(e.Key, e.Tensor)
 	}

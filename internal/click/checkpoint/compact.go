@@ -240,15 +240,15 @@ func (c *Checkpoint) Pruned() (dropped []bool, baseline model.Baseline, err erro
 func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	version, key, a := metadata[metaCompact], metadata[metaEmbeddingKey], &c.Architecture
 	if c.graph != nil { // whose architecture is known
-		if version != graphVersion && version != mixedVersion && version != wordsVersion {
-			return fault.Inputf("version %s, expected %s, %s or %s for a model of kind %s", tensor.Quote(version), graphVersion, mixedVersion, wordsVersion, model.Graph)
+		if version != graphVersion && version != mixedVersion && version != wordsVersion && version != layersVersion {
+			return fault.Inputf("version %s, expected %s to %s for a model of kind %s", tensor.Quote(version), graphVersion, layersVersion, model.Graph)
 		}
 		if key != graphEmbedding {
 			return fault.Inputf("metadata %s is %s, expected %s", metaEmbeddingKey, tensor.Quote(key), graphEmbedding)
 		}
 	} else {
-		if version != compactVersion && version != unsealedVersion && version != mixedVersion && version != wordsVersion {
-			return fault.Inputf("version %s, expected %s, %s or %s", tensor.Quote(version), compactVersion, mixedVersion, wordsVersion)
+		if version != compactVersion && version != unsealedVersion && version != mixedVersion && version != wordsVersion && version != layersVersion {
+			return fault.Inputf("version %s, expected %s, %s, %s or %s", tensor.Quote(version), compactVersion, mixedVersion, wordsVersion, layersVersion)
 		}
 		s, err := layoutIn(metadata)
 		if err != nil {
@@ -275,7 +275,12 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 		delete(c.Tensors, tensorWords)
 	}
 	take := c.takeFields
-	if isMixed(metadata) {
+	switch {
+	case c.Layers != nil:
+		take = c.takeLayers
+	case version == layersVersion:
+		return fault.Inputf("version %s without metadata %s", version, metaLayers)
+	case isMixed(metadata):
 		take = c.takeMixed
 	}
 	if err := take(a, metadata, parts); err != nil {

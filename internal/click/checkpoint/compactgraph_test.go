@@ -146,7 +146,7 @@ func TestCompactGraphRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for key, test := range map[string]struct{ value, want string }{
-			metaCompact:      {"3", `m: compact form: version "3", expected 4, 5 or 6 for a model of kind graph`},
+			metaCompact:      {"3", `m: compact form: version "3", expected 4 to 7 for a model of kind graph`},
 			metaEmbeddingKey: {"head.x", `m: compact form: metadata shaver.embedding_key is "head.x", expected embedding`},
 			metaFields:       {`[{"form":"none"}]`, "m: compact form: parts have 1 fields"},
 			metaArchitecture: {strings.Replace(f.Metadata[metaArchitecture], `"field_dims":[`, `"field_dims":[0,`, 1), "m: metadata shaver.architecture: "},
@@ -174,7 +174,7 @@ func TestCompactGraphRefuses(t *testing.T) {
 		wantInput(t, err, "m is damaged: its digest is missing")
 		bare[metaCompact] = unsealedVersion
 		_, err = Parse("m", fileBytes(f.Entries, bare))
-		wantInput(t, err, `m: compact form: version "2", expected 4, 5 or 6 for a model of kind graph`)
+		wantInput(t, err, `m: compact form: version "2", expected 4 to 7 for a model of kind graph`)
 	}
 	c := fmOf(t, 4, 2)
 	f, err := c.compact(make([]bool, 8), c.Architecture.Zero(), compact.Float32)

@@ -85,6 +85,9 @@ func readWhole(name string, f io.ReaderAt, size int64, sidecar family.Lookup) ([
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	entries, places, metadata, err := tensor.Placed(name, text, size-8-int64(length))
+	if inLayers(text) { // parseLayers checks it; the end of the file may be missing
+		err, sidecar = nil, nil
+	}
 	for _, key := range []string{metaDigest, metaGraph, metaCompact, metaComposed, metaPacked} {
 		if _, ok := metadata[key]; ok {
 			sidecar = nil

@@ -71,12 +71,12 @@ type Parts struct {
 	// of words less 1, and then an arithmetic code of the numbers of the rows that drop an entry, in
 	// the fields of several words.
 	Words []byte
-	// Quantizers and Positions are used by Mixed only, in place of Rows, Columns and Steps, and
+	// Quantizers and Positions are used by Mixed, in place of Rows, Columns and Steps, and
 	// Fields and Baseline are then not read. Positions codes the quantizers of the codebook, and
 	// for each field which rows are listed, then the quantizer and the kept columns of each of
 	// these. Values holds the words of each field, unless their values are 0, and then the kept entries,
 	// row by row. The values of a quantizer take its number of bits, from the lowest bit of the first
-	// byte on, without gaps.
+	// byte on, without gaps. Of the parts of Union, Positions only counts as bytes.
 	Quantizers []Quantizer
 	Positions  []byte
 }

@@ -170,7 +170,7 @@ func (e *mixedWriter) field(s *model.Span, table []float32, dropped []bool, rows
 			panic(fmt.Sprintf("compact: EncodeMixed: row %d with quantizer %d of %d", s.Row+i, number, len(e.parts.Quantizers)))
 		}
 		e.codeQuantizer(number)
-		e.codeColumns(masks)
+		e.codeColumns(masks, nil)
 		q := e.parts.Quantizers[number]
 		for c, v := range row {
 			if gone[c] {

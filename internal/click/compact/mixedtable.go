@@ -149,7 +149,7 @@ func (r *mixedReader) field(f *field) error {
 		}
 		clear(masks)
 		number := r.codeQuantizer(0)
-		f.Kept += r.codeColumns(masks)
+		f.Kept += r.codeColumns(masks, nil)
 		for k, mask := range masks {
 			at := i*f.segments + k
 			if f.some {

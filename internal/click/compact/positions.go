@@ -64,14 +64,21 @@ func (p *positions) codeListed(listed int) int {
 	return listed
 }
 
-// codeColumns codes which columns the next listed row keeps. The masks hold one bit for each
-// column, and at least one of them is 1. If p reads, codeColumns sets them; they must be 0
-// before. It returns the number of kept entries.
-func (p *positions) codeColumns(masks []uint16) int {
-	kept := 0
-	for c := range p.columns {
+// codeColumns codes which columns the next listed row keeps, besides those of had, which may be nil.
+// The masks hold one bit for each column, and at least one of them is 1. If p reads, codeColumns sets
+// them; they must be 0 before. It returns the number of kept entries, without had.
+func (p *positions) codeColumns(masks, had []uint16) int {
+	is := func(c int) bool { return had != nil && had[c/maxNarrow]>>(c%maxNarrow)&1 == 1 }
+	kept, last := 0, p.dim-1
+	for is(last) {
+		last--
+	}
+	for c := range p.columns[:last+1] {
+		if is(c) {
+			continue
+		}
 		mask := &masks[c/maxNarrow]
-		if kept == 0 && c == p.dim-1 { // a listed row has a kept entry
+		if kept == 0 && c == last { // a listed row has a kept entry
 			*mask |= 1 << (c % maxNarrow)
 			return 1
 		}

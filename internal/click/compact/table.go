@@ -159,7 +159,7 @@ func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
 	if len(parts.Fields) != len(spans) || len(book) != values || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
 		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(book), len(parts.Steps), len(spans), values)
 	}
-	if bytes, least := len(parts.Rows)+len(parts.Columns)+len(parts.Values), leastMixed(a, next); len(parts.Words) > 0 && bytes < least {
+	if bytes, least := len(parts.Rows)+len(parts.Columns)+len(parts.Values)+len(parts.Positions), leastMixed(a, next); len(parts.Words) > 0 && bytes < least {
 		return nil, fmt.Errorf("%s with several words in %d bytes of rows, columns and values: expected at least %d bytes", a.Size(), bytes, least)
 	}
 	t := &Table{values: v, steps: parts.Steps, ids: a.Width(), narrow: isNarrow(a), fields: make([]field, len(spans)), codebook: book[:next], entries: parts.Values}

@@ -250,6 +250,12 @@ func (f *File) Size() int64 {
 	return int64(len(head)) + data
 }
 
+// Header returns everything that precedes the data.
+func (f *File) Header() []byte {
+	head, _ := encodeHeader(f.Entries, f.Metadata)
+	return head
+}
+
 // WriteTo writes the whole file to w.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
 	head, _ := encodeHeader(f.Entries, f.Metadata)
