@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -17,11 +18,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/click/model"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/path"
 	"shaver/internal/value/tally"
 )
 
@@ -53,29 +58,7 @@ func TestHugeTable(t *testing.T) {
 	}
 	const dim, ranges = 16, 16
 	shape := layout.Of(entries/dim, dim)
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Shutdown()
-	var processes []*exec.Cmd
-	for range ranges {
-		c := exec.Command(os.Args[0])
-		c.Env = append(os.Environ(), mergerEnv+"="+server.URL())
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _, _ = c.Process.Kill(), c.Wait() }()
-		processes = append(processes, c)
-	}
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Role: "coordinator", Name: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.Setup(t.Context(), bus.DefaultQueue, "avx2"); err != nil {
-		t.Fatal(err)
-	}
+	b, processes := startMergers(t, ranges)
 	j := Job{ID: strings.Repeat("ab", 10), Epoch: 1, Shape: shape, Check: func(context.Context) error { return nil }}
 	begun := time.Now()
 	phase := func(what string) {
@@ -182,6 +165,156 @@ func TestHugeTable(t *testing.T) {
 	if full && max(own, largest(t, processes)) > 2<<10 {
 		t.Errorf("a process needed more than 2 GiB")
 	}
+}
+
+// startMergers starts a server, and mergers in processes of their own.
+func startMergers(t *testing.T, n int) (b *bus.Bus, processes []*exec.Cmd) {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Shutdown() })
+	for range n {
+		c := exec.Command(os.Args[0])
+		c.Env = append(os.Environ(), mergerEnv+"="+server.URL())
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
+		processes = append(processes, c)
+	}
+	b, err = bus.Connect(t.Context(), bus.Config{URL: server.URL(), Role: "coordinator", Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if err := b.Setup(t.Context(), bus.DefaultQueue, "avx2"); err != nil {
+		t.Fatal(err)
+	}
+	return b, processes
+}
+
+// Eight processes keep the terms of a path of ten rounds through a simulated table of 4 * 10^8 entries, each in at most 1.6 GiB. "make ranges"
+// runs this test; otherwise the table has 10^6 entries, and after each round the order is that of a path in one process.
+func TestHugePath(t *testing.T) {
+	entries, full := 1_000_000, os.Getenv("SHAVER_HUGE") != ""
+	if full {
+		entries = 400_000_000
+		t.Setenv("GOMEMLIMIT", "1550MiB") // of the mergers
+	}
+	const dim, ranges, partials, rows = 16, 8, 3, 2000
+	a := &model.Architecture{Kind: model.FM, FieldDims: []int{entries / dim}, Dim: dim}
+	shape, random := a.Shape(), rand.New(rand.NewPCG(1, 1))
+	tables := make([]float32, entries)
+	for i := range tables {
+		tables[i] = float32(random.NormFloat64())
+	}
+	b, processes := startMergers(t, ranges)
+	j := Job{ID: strings.Repeat("cd", 10), Epoch: 1, Shape: shape, Form: tally.Form{Path: true}, Tables: tables, Check: func(context.Context) error { return nil }}
+	begun := time.Now()
+	phase := func(what string) {
+		t.Logf("%-10s %6.1f s, largest merger %d MiB", what, time.Since(begun).Seconds(), largest(t, processes))
+		begun = time.Now()
+	}
+	r, _, err := Acquire(t.Context(), b, j, ranges, nil, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { r.Close(context.WithoutCancel(t.Context())) }()
+	phase("acquired")
+	newPath := func() *path.Path { return path.New(a, .89, loss.Logistic, partials*rows, estimator.Weights{}) }
+	p, one, terms := newPath(), newPath(), (*path.Terms)(nil)
+	if !full {
+		terms = path.NewTerms(shape, j.Form, nil, tables)
+	}
+	drops, _ := path.Rounds(a, .89)
+	for n := range drops {
+		unmeasured := p.Unmeasured()
+		if _, err := r.Begin(t.Context(), n, unmeasured, p.Fade()); err != nil {
+			t.Fatal(err)
+		}
+		if terms != nil {
+			terms.Begin(n, unmeasured, p.Fade())
+		}
+		for k := range partials {
+			whole := simulatedTerms(t, random, shape, unmeasured, rows)
+			if terms != nil {
+				if err := terms.Sums.Merge(whole); err != nil {
+					t.Fatal(err)
+				}
+			}
+			result, starts := job.Result{Job: j.ID, Shard: partials*n + k, Rows: rows}, shape.Cut(ranges)
+			for i := range ranges {
+				var encoded bytes.Buffer
+				if err := arrowio.EncodePartial(&encoded, whole.Part(starts[i], starts[i+1])); err != nil {
+					t.Fatal(err)
+				}
+				blob, err := b.Put(t.Context(), bus.RangeName(bus.PartialName(j.ID, result.Shard, "a"), i), encoded.Bytes())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					result.Partial = blob
+				} else {
+					result.More = append(result.More, blob)
+				}
+			}
+			if err := r.Add(t.Context(), &result); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sums, err := r.Summary(t.Context())
+		if err != nil || sums.Rows != partials*rows {
+			t.Fatalf("summary %+v: %v", sums, err)
+		}
+		if err := r.End(t.Context(), p.Passes(sums)); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.End(sums, loss.Uncalibrated, func(by path.Rank) path.Next { return r.Order(t.Context(), by) }); err != nil {
+			t.Fatal(err)
+		}
+		phase(fmt.Sprintf("round %d", n+1))
+		if terms == nil {
+			continue
+		}
+		terms.End(one.Passes(sums))
+		if err := one.End(sums, loss.Uncalibrated, terms.Order); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(one.Mask(), p.Mask()) {
+			t.Fatalf("round %d drops other entries than a path in one process", n+1)
+		}
+	}
+	own := highWater(t, os.Getpid())
+	t.Logf("the process that asks, with the server: %d MiB", own)
+	if most := largest(t, processes); full && most > 1638 {
+		t.Errorf("a merger needed %d MiB, expected at most 1638", most)
+	}
+}
+
+// simulatedTerms returns the partial of rows that read 20 features each, often the same ones.
+func simulatedTerms(t *testing.T, random *rand.Rand, shape layout.Shape, unmeasured layout.Mask, rows int) *tally.Partial {
+	t.Helper()
+	b := tally.NewTermsBuilder(shape, unmeasured)
+	for range rows {
+		var features []int32
+		for len(features) < 20 {
+			features = append(features, int32(float64(shape.Rows())*math.Pow(random.Float64(), 3)))
+		}
+		slices.Sort(features)
+		features = slices.Compact(features)
+		change := make([]float64, len(features)*shape.Dim())
+		for i := range change {
+			if entry := int(features[i/shape.Dim()])*shape.Dim() + i%shape.Dim(); !unmeasured.Dropped(entry) {
+				change[i] = random.NormFloat64()
+			}
+		}
+		if err := b.AddTerms(features, &tally.Terms{LossFull: 1 << 36, Change: change, First: random.NormFloat64(), Second: .25}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Partial()
 }
 
 // sample returns n features below most, ascending.
