@@ -3,7 +3,10 @@ package main
 import (
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -13,14 +16,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"shaver/infer"
 	"shaver/infer/infertest"
+	"shaver/internal/base/style"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/evaluate"
 )
 
 // script drives the page as its user does. It sends what it finds to the test.
@@ -33,9 +40,11 @@ const script = `<script>(async () => {
 			await open(new Uint8Array(await (await fetch(name + ".safetensors")).arrayBuffer()));
 			const logits = model.logits(Int32Array.from(ids), dense ? Float32Array.from(dense) : undefined);
 			const width = ids.length / rows, inputs = (dense || []).length / rows, line = [...ids.slice(0, width), ...(dense || []).slice(0, inputs)].join(" ");
-			const facts = at("facts").innerText, text = score([line]), errors = [];
+			const facts = document.querySelector("main").innerText, errors = [];
+			await score([line]);
+			const text = at("one").innerText;
 			ids[width] = model.sizes[0];
-			for (const f of [() => model.logits(Int32Array.from(ids), dense ? Float32Array.from(dense) : undefined), () => model.logits(ids), () => score(["1"]), () => shaver.open(new Uint8Array(9))])
+			for (const f of [() => model.logits(Int32Array.from(ids), dense ? Float32Array.from(dense) : undefined), () => model.logits(ids), () => parse(["1"]), () => shaver.open(new Uint8Array(9))])
 				try { errors.push(f() + "") } catch (e) { errors.push(e.message) }
 			const rate = measure(), {logits: kept} = model;
 			model.close();
@@ -47,11 +56,22 @@ const script = `<script>(async () => {
 	await fetch("found", {method: "POST", body: JSON.stringify(found)});
 })()</script>`
 
-// policy is what a page may at least allow to scripts, apart from those that are in the page itself.
-const policy = "script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'"
+// inline are the styles and scripts that are in a page.
+var inline = regexp.MustCompile(`(?s)<(style|script)>(.*?)</`)
 
-// visit serves the page with a script and more files under policy, opens it in chromium, and returns what the script posts to found.
-func visit(t testing.TB, wasm, script string, files map[string]http.HandlerFunc) (posted []byte, log string) {
+// policy returns the strictest policy for a page. It allows the page's own styles and scripts by their digests.
+func policy(page string) string {
+	allowed := map[string]string{}
+	for _, m := range inline.FindAllStringSubmatch(page, -1) {
+		digest := sha256.Sum256([]byte(m[2]))
+		allowed[m[1]] += " 'sha256-" + base64.StdEncoding.EncodeToString(digest[:]) + "'"
+	}
+	return "default-src 'none'; style-src" + allowed["style"] + "; script-src 'self' 'wasm-unsafe-eval'" + allowed["script"] + "; connect-src 'self'; img-src data:"
+}
+
+// visit serves the page with a script and more files, opens it in a frame of a width in chromium, and returns what the script posts to
+// found. If strict, the page has the header of its policy. The test fails if chromium reports an error of the page.
+func visit(t testing.TB, wasm, script string, files map[string]http.HandlerFunc, width int, strict bool) (posted []byte, log string) {
 	t.Helper()
 	chromium := infertest.Program(t, "chromium")
 	page, err := os.ReadFile("index.html")
@@ -60,10 +80,17 @@ func visit(t testing.TB, wasm, script string, files map[string]http.HandlerFunc)
 	}
 	answer := make(chan []byte, 1)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { // the window of chromium cannot be narrow
 		w.Header().Set("Content-Type", "text/html")
-		w.Header().Set("Content-Security-Policy", policy)
-		_, _ = w.Write([]byte(strings.Replace(string(page), "</html>", script, 1)))
+		_, _ = fmt.Fprintf(w, `<link rel="icon" href="data:,"><iframe style="width:%dpx;height:2000px;border:0" src="page"></iframe>`, width)
+	})
+	mux.HandleFunc("GET /page", func(w http.ResponseWriter, _ *http.Request) {
+		driven := strings.Replace(string(page), "</body>", script+"</body>", 1)
+		w.Header().Set("Content-Type", "text/html")
+		if strict {
+			w.Header().Set("Content-Security-Policy", policy(driven))
+		}
+		_, _ = io.WriteString(w, driven)
 	})
 	mux.HandleFunc("GET /wasm_exec.js", file(support(t, "wasm_exec.js")))
 	mux.HandleFunc("GET /shaver.js", file("shaver.js"))
@@ -90,7 +117,7 @@ func visit(t testing.TB, wasm, script string, files map[string]http.HandlerFunc)
 	defer os.RemoveAll(profile) // helper processes may still write, so this may leave files in the temporary folder
 	var said strings.Builder
 	c := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
-		"--no-first-run", "--enable-logging=stderr", "--remote-debugging-port=0", "--user-data-dir="+profile, server.URL)
+		"--no-first-run", "--window-size=1400,2000", "--enable-logging=stderr", "--remote-debugging-port=0", "--user-data-dir="+profile, server.URL)
 	c.Stdout, c.Stderr, c.WaitDelay = &said, &said, 10*time.Second
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -101,6 +128,11 @@ func visit(t testing.TB, wasm, script string, files map[string]http.HandlerFunc)
 	}
 	cancel()
 	_ = c.Wait()
+	for line := range strings.Lines(said.String()) {
+		if strings.Contains(line, "CONSOLE") {
+			t.Error(line)
+		}
+	}
 	return posted, said.String()
 }
 
@@ -141,7 +173,7 @@ func TestPage(t *testing.T) {
 	}
 	cases, want := map[string]rowsOf{}, map[string][]float64{}
 	models := infertest.Models(t, filepath.Join("..", "..", "testdata"))
-	fields := map[string]string{"deepfm": "unnamed", "autoint": "x[0] x[1] x[2] x[3] x[4]"}
+	fields := map[string]string{"deepfm": "field 1 (2), field 2 (3)", "autoint": "x[0] (7), x[1] (11)"}
 	for name, path := range models {
 		ids, dense, logits := infertest.Rows(t, path, rows)
 		cases[name], want[name] = rowsOf{ids, dense}, logits
@@ -152,7 +184,7 @@ func TestPage(t *testing.T) {
 	for name, path := range models {
 		files[name+".safetensors"] = file(path)
 	}
-	posted, log := visit(t, wasm, script, files)
+	posted, log := visit(t, wasm, script, files, 1280, true)
 	var all map[string]found
 	if err := json.Unmarshal(posted, &all); err != nil {
 		t.Fatalf("the page found %q: %v\n%s", posted, err, log)
@@ -171,7 +203,7 @@ func TestPage(t *testing.T) {
 		if worst > 1e-6 {
 			t.Errorf("%s: a logit of the page differs by %g", name, worst)
 		}
-		first := fmt.Sprintf("%.6f", f.Logits[0])
+		first := strings.ReplaceAll(fmt.Sprintf("%.4f", f.Logits[0]), "-", "−")
 		if !strings.Contains(f.Text, first) || !strings.Contains(f.Facts, "MiB") || !strings.Contains(f.Facts, fields[name]) {
 			t.Errorf("%s: the page shows\n%s\n%s\nexpected the logit %s and the fields %s", name, f.Facts, f.Text, first, fields[name])
 		}
@@ -199,27 +231,37 @@ func TestPage(t *testing.T) {
 	t.Logf("shaver.wasm has %.1f MiB, and %.1f MiB under gzip", float64(whole)/(1<<20), float64(size)/(1<<20))
 }
 
-// sliding moves the slider to 1, 2 and 1, and sends the logits, what the page shows, and errors.
+// sliding scores rows with labels, moves the slider to 1, 2 and 1, and sends the logits, what the page shows, and errors.
 const sliding = `<script>(async () => {
 	const found = {};
 	try {
-		const ids = Int32Array.from(await (await fetch("cases.json")).json());
+		const {lines, ...cases} = await (await fetch("cases.json")).json(), ids = Int32Array.from(cases.ids);
 		await ready;
 		await open(new Uint8Array(await (await fetch("layers.safetensors")).arrayBuffer()));
 		found.whole = [...model.logits(ids)];
-		score([ids.slice(0, model.sizes.length).join(" ")]);
+		at("rows").value = lines.join("\n");
+		at("number").value = 2;
+		await at("score").onclick();
 		for (const [i, n] of [1, 2, 1].entries()) {
 			at("layers").value = n;
 			at("layers").dispatchEvent(new Event("input"));
 			await new Promise(done => setTimeout(done));
-			found[i] = {logits: [...model.logits(ids)], facts: at("facts").innerText, text: at("out").textContent, hidden: at("slider").hidden};
+			found[i] = {logits: [...model.logits(ids)], said: at("said").textContent, chosen: document.querySelector("#table .chosen").innerText, change: at("change").textContent, hidden: at("slider").hidden};
 		}
+		const width = document.documentElement.clientWidth;
+		found.wide = [...document.querySelectorAll("body *")].filter(e => !e.closest(".wide") && e.getBoundingClientRect().right > width + 1).map(e => e.tagName + " " + e.id);
+		if (document.documentElement.scrollWidth > width) found.wide.push("page");
+		found.ids = at("ids").innerText;
+		found.facts = at("facts").innerText;
+		found.areas = [auc([1, 2, 3, 4], [0, 0, 1, 1]), auc([4, 3, 2, 1], [0, 0, 1, 1]), auc([.1, .4, .35, .8], [0, 0, 1, 1]), auc([1, 1, 2, 1], [0, 1, 1, 0]), auc([1, 2], [1, 1]) ?? -1];
+		found.errors = [["1 2"], [lines[0]], [lines[0], "2" + lines[1].slice(1)], [lines[0].replace("label", "weight"), lines[1]]].map(l => { try { return parse(l) + "" } catch (e) { return e.message } });
 		try { model.upgrade(file.slice(0, 99)) } catch (e) { found.failed = e.message }
 	} catch (e) { found.failure = e.stack }
 	await fetch("found", {method: "POST", body: JSON.stringify(found)});
 })()</script>`
 
-// In chromium, the slider shows the model of each beginning of a file in layers, and upgrades it.
+// In chromium, the slider shows the model of each beginning of a file in layers, and upgrades it. The page has the AUC of each layer, and is
+// as wide as a phone and as a desk, with a policy and without.
 func TestSlider(t *testing.T) {
 	c, err := checkpoint.Read(filepath.Join("..", "..", "testdata", "golden", "deepfm.pth"))
 	if err != nil {
@@ -243,36 +285,109 @@ func TestSlider(t *testing.T) {
 	}
 	ids, _, large := infertest.Rows(t, path, 50)
 	_, _, small := infertest.Rows(t, path+"1", 50)
-	posted, log := visit(t, build(t), sliding, map[string]http.HandlerFunc{"layers.safetensors": file(path), "cases.json": func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(ids)
-	}})
-	type shown struct {
-		Logits      []float64
-		Facts, Text string
-		Hidden      bool
-	}
-	var found struct {
-		Whole           []float64
-		First           shown `json:"0"`
-		Second          shown `json:"1"`
-		Third           shown `json:"2"`
-		Failed, Failure string
-	}
-	if err := json.Unmarshal(posted, &found); err != nil || found.Failure != "" || !strings.Contains(found.Failed, "only 91 follow") {
-		t.Fatalf("the page found %q: %v\n%s", posted, err, log)
-	}
-	near := func(x, y float64) bool { return math.Abs(x-y) <= 1e-6*max(1, math.Abs(y)) }
-	for i, s := range []shown{found.First, found.Second, found.Third} {
-		want, before, said, layer := small, large, "opened in", "1 of 2"
-		if i == 1 {
-			want, before, said, layer = large, small, "upgraded in", "2 of 2"
+	labels, lines, width := make([]float32, 50), []string{`"label","a","b","c","d","e"`}, len(ids)/50
+	for i := range labels {
+		if i%3 == 0 || i%7 == 0 {
+			labels[i] = 1
 		}
-		if !slices.EqualFunc(s.Logits, want, near) || s.Hidden || !strings.Contains(s.Facts, said) || !strings.Contains(s.Facts, layer) || !strings.Contains(s.Text, fmt.Sprintf("%.6f", before[0])[:6]) {
-			t.Errorf("step %d: the page shows\n%s\n%s\nand the logits %v, expected %v after %v", i, s.Facts, s.Text, s.Logits[:3], want[:3], before[:3])
+		line := fmt.Sprint(labels[i])
+		for _, id := range ids[i*width:][:width] {
+			line += fmt.Sprintf(",%d", id)
+		}
+		lines = append(lines, line)
+	}
+	// effect returns that of the last field in row 2 with the model in a file.
+	effect := func(path string) string {
+		m, err := infer.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		logits, changed := make([]float64, 33), slices.Repeat(ids[width:2*width], 33)
+		for k := range 32 {
+			changed[(k+1)*width+width-1] = ids[(2+k*49/32)%50*width+width-1]
+		}
+		if err := m.Logits(logits, changed, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, logit := range logits[1:] {
+			logits[0] -= logit / 32
+		}
+		return strings.ReplaceAll(fmt.Sprintf("%.4f", logits[0]), "-", "−")
+	}
+	wasm, files := build(t), map[string]http.HandlerFunc{"layers.safetensors": file(path), "cases.json": func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"ids": ids, "lines": lines})
+	}}
+	for _, pixels := range []int{390, 1280} {
+		posted, log := visit(t, wasm, sliding, files, pixels, pixels == 390)
+		type shown struct {
+			Logits               []float64
+			Said, Chosen, Change string
+			Hidden               bool
+		}
+		var found struct {
+			Whole                       []float64
+			First                       shown `json:"0"`
+			Second                      shown `json:"1"`
+			Third                       shown `json:"2"`
+			Wide, Errors                []string
+			IDs, Facts, Failed, Failure string
+			Areas                       []float64
+		}
+		if err := json.Unmarshal(posted, &found); err != nil || found.Failure != "" || !strings.Contains(found.Failed, "only 91 follow") {
+			t.Fatalf("the page found %q: %v\n%s", posted, err, log)
+		}
+		near := func(x, y float64) bool { return math.Abs(x-y) <= 1e-6*max(1, math.Abs(y)) }
+		odds := func(logit float64) string { return fmt.Sprintf("%.4f", 1/(1+math.Exp(-logit))) }
+		for i, s := range []shown{found.First, found.Second, found.Third} {
+			want, said, layer := small, "opened in", 1
+			if i == 1 {
+				want, said, layer = large, "upgraded in", 2
+			}
+			change := fmt.Sprintf("Row 2, with label %g: probability %s with layer 1, %s with %d of 2", labels[1], odds(small[1]), odds(want[1]), layer)
+			area := fmt.Sprintf("%.4f", evaluate.AUC(want, labels))
+			if !slices.EqualFunc(s.Logits, want, near) || s.Hidden || !strings.HasPrefix(s.Said, fmt.Sprintf("%d of 2 layers: ", layer)) || !strings.Contains(s.Said, said) ||
+				!strings.HasPrefix(s.Chosen, fmt.Sprint(layer)) || !strings.Contains(s.Chosen, area) || s.Change != change {
+				t.Errorf("%d px, step %d: the page shows\n%+v\nexpected the logits %v, the AUC %s and\n%s", pixels, i, s, want[:3], area, change)
+			}
+		}
+		if !slices.EqualFunc(found.Whole, large, near) || slices.Equal(small, large) {
+			t.Errorf("the whole file has the logits %v, expected %v", found.Whole, large)
+		}
+		if want := []float64{1, 0, .75, .875 - .125, -1}; !slices.Equal(found.Areas, want) {
+			t.Errorf("AUC %v, expected %v", found.Areas, want)
+		}
+		for i, text := range []string{"line 1: expected 5 ids", "expected a row after", "line 2: expected a label of 0 or 1, 5 ids and 0 dense", "line 2: expected 5 ids"} {
+			if !strings.Contains(found.Errors[i], text) {
+				t.Errorf("error %q, expected %q", found.Errors[i], text)
+			}
+		}
+		if named := fmt.Sprintf("e\t%d\t%s\t%s", ids[2*width-1], effect(path), effect(path+"1")); len(found.Wide) > 0 || !strings.HasSuffix(found.IDs, named) || !strings.Contains(found.Facts, "50, ") {
+			t.Errorf("%d px: the page shows\n%s\n%s\nexpected %q at the end of the first; too wide: %q", pixels, found.IDs, found.Facts, named, found.Wide)
 		}
 	}
-	if !slices.EqualFunc(found.Whole, large, near) || slices.Equal(small, large) {
-		t.Errorf("the whole file has the logits %v, expected %v", found.Whole, large)
+}
+
+var rewrite = flag.Bool("rewrite", false, "copy the style of all pages into index.html")
+
+// The page has the style of all pages.
+func TestStyle(t *testing.T) {
+	page, err := os.ReadFile("index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, _ := strings.Cut(string(page), "<style>\n")
+	_, after, found := strings.Cut(rest, "</style>")
+	want := before + "<style>\n" + style.CSS + "</style>" + after
+	switch {
+	case !found:
+		t.Fatal("index.html has no style")
+	case want != string(page) && *rewrite:
+		if err := os.WriteFile("index.html", []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case want != string(page):
+		t.Error("the first style of index.html is not that of package style; copy it with: go test ./infer/browser -run TestStyle -rewrite")
 	}
 }
 
@@ -344,7 +459,7 @@ func BenchmarkEdge(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		inPage, log := visit(b, wasm, edgePage, map[string]http.HandlerFunc{"m.safetensors": file(path)})
+		inPage, log := visit(b, wasm, edgePage, map[string]http.HandlerFunc{"m.safetensors": file(path)}, 1280, false)
 		line := fmt.Sprintf("| %g | %.1f |", sparsity, float64(size)/(1<<20))
 		for _, text := range [][]byte{inNode, inPage} {
 			var found struct{ Open, Batch, Memory float64 }
