@@ -193,8 +193,11 @@ func (p *Progress) record(rate float64) {
 	p.log.Info("progress", fields...)
 }
 
-// rate notes the count at now and returns how much it grows in a second.
+// rate notes the count at now and returns how much it grows in a second. A count that falls, because work begins again, begins anew.
 func (p *Progress) rate(now time.Time) float64 {
+	if p.done < p.past[len(p.past)-1].done {
+		p.past = []mark{{now, p.done}}
+	}
 	if last := p.past[len(p.past)-1]; now.Sub(last.at) >= markEvery && p.done != last.done {
 		p.past = append(p.past, mark{now, p.done})
 	}

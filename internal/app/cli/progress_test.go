@@ -44,6 +44,14 @@ func TestProgressLines(t *testing.T) {
 	if last := lines[len(lines)-1]; last != "2013-07-01T14:05:25-04:00 score: 41000 of 72000 rows, 1000/s, 31s left" {
 		t.Errorf("after the machine became faster: %q", last)
 	}
+	p.Set(500) // a job begins again without its progress
+	for range 10 {
+		c.advance(time.Second)
+		p.Add(20)
+	}
+	if text := out.String(); !strings.HasSuffix(text, "score: 700 of 72000 rows, 20/s, 59m25s left\n") {
+		t.Errorf("after the work began again, printed %q", text)
+	}
 	// After a crash some rows are computed twice. The time left is still not negative.
 	c.advance(lineEvery)
 	p.SetOf(108_000, 36_000)
