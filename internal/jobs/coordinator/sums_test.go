@@ -18,8 +18,11 @@ import (
 	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/shard"
 	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
+	"shaver/internal/value/path"
 	"shaver/internal/value/tally"
 )
 
@@ -237,6 +240,42 @@ func TestCheckpointOfFirstRound(t *testing.T) {
 		if err := back.read(&out, testJob, a.Shape(), formOf(j), &plan); err != nil || !bytes.Equal(back.path.Mask(), m.path.Mask()) || len(back.path.Rounds) > 0 || (back.terms == nil) != (plan.Ranges > 0) {
 			t.Errorf("%+v, %v", back, err)
 		}
+	}
+}
+
+// The checkpoint of a path can be read after the end of a round, before the next one begins. The rows of the round count once.
+func TestCheckpointBetweenRounds(t *testing.T) {
+	a := model.Architecture{Kind: model.FM, FieldDims: []int{4, 3}, Dim: 2}
+	plan := job.Plan{Rows: 20, RowsPerShard: 3, Rounds: []job.Round{{Rows: 10}, {Rows: 10}}}
+	j := &prepare.Job{ID: testJob, Spec: job.Spec{Options: estimator.Options{Estimator: estimator.Path, Sparsity: .999}}, Plan: plan, Architecture: a, Sample: shard.Sample{Keep: 10}}
+	m := &model.Model{Architecture: a, Weights: model.Weights{Embedding: make([]float32, 14)}}
+	s := newSumsOf(j, m)
+	s.terms.Begin(0, s.path.Unmeasured(), s.path.Fade())
+	b := tally.NewTermsBuilder(a.Shape(), s.path.Unmeasured())
+	for range plan.ShardRows(0) {
+		if err := b.AddTerms([]int32{1, 5}, &tally.Terms{LossFull: 1 << 30, Change: []float64{1, -1, .5, 0}, First: .5, Second: .25}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.accumulator.Merge(b.Partial()); err != nil {
+		t.Fatal(err)
+	}
+	s.shards.Add(0)
+	rows, summary := s.mergedRows(), s.accumulator.Summary()
+	s.terms.End(s.path.Passes(summary))
+	if err := s.path.End(summary, loss.Uncalibrated, func(r path.Rank) path.Next { return s.terms.Order(r) }); err != nil {
+		t.Fatal(err)
+	}
+	if s.mergedRows() != rows {
+		t.Errorf("%d rows are merged, expected %d", s.mergedRows(), rows)
+	}
+	var out bytes.Buffer
+	if err := s.write(&out, testJob, &plan); err != nil {
+		t.Fatal(err)
+	}
+	back := newSumsOf(j, m)
+	if err := back.read(&out, testJob, a.Shape(), formOf(j), &plan); err != nil || back.mergedRows() != rows || len(back.path.Rounds) != 1 {
+		t.Errorf("%d rows, %v", back.mergedRows(), err)
 	}
 }
 

@@ -90,14 +90,14 @@ func (t *Terms) Begin(round int, unmeasured layout.Mask, f Fade) (fall float64) 
 		}
 	}
 	if fade {
-		t.Sums.ClearRows()
 		t.faded = round
 	}
 	return fall
 }
 
-// End ends the measurement of a round. passes is the number of passes over the rows that its partials have.
+// End ends the measurement of a round. passes is the number of passes over the rows that its partials have. Sums then have no rows.
 func (t *Terms) End(passes float64) {
+	t.Sums.ClearRows()
 	for i, x := range t.passes {
 		t.passes[i] = x + float32(passes)
 	}
