@@ -218,12 +218,14 @@ func TestRangesOfPath(t *testing.T) {
 	}
 }
 
-// A job that decides after rounds needs all sums in one process.
+// A job of values that decides after rounds needs all sums in one process.
 func TestRangesAndRounds(t *testing.T) {
 	b := newBench(t)
 	b.config.Ranges = 2
-	b.config.Until = &job.Until{Rule: job.Paper, Bound: .01}
-	if _, err := b.run(t.Context(), 0); !fault.IsUsage(err) {
-		t.Errorf("error %v, expected wrong usage", err)
+	for _, until := range []job.Until{{Rule: job.Paper, Bound: .01}, {Seconds: 3600}} {
+		b.config.Until = &until
+		if _, err := b.run(t.Context(), 0); !fault.IsUsage(err) {
+			t.Errorf("%+v: error %v, expected wrong usage", until, err)
+		}
 	}
 }

@@ -305,8 +305,8 @@ func (r *Request) validate(a *model.Architecture) error {
 	if !(r.Sample > 0 && r.Sample <= 1) {
 		return fault.Usagef("sample %v is outside (0, 1]", r.Sample)
 	}
-	if r.Ranges != 0 && (r.Previous != nil || r.Until != nil && r.Until.Rule != "") {
-		return fault.Usagef("%d ranges: a job with a stop rule or with previous scores needs all sums in one process", r.Ranges)
+	if r.Ranges != 0 && (r.Previous != nil || r.Until != nil && (r.Until.Rule != "" || !r.Options.Traits().Ranks)) {
+		return fault.Usagef("%d ranges: a job with a stop rule, with previous scores or, unless it is a path, with a time limit needs all sums in one process", r.Ranges)
 	}
 	if r.Audit != 0 && (!(r.Audit > 0 && r.Audit <= 1) || !r.Options.Traits().Draws || r.Options.Traits().Flips) {
 		return fault.Usagef("audit %v with estimator %s: an audit needs estimator %s and a portion in (0, 1]", r.Audit, r.Options.Estimator, estimator.Multilinear)
