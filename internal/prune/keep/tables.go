@@ -146,19 +146,20 @@ func (t *table) bound(g *group, fit func(bytes int64) (drop int, err error), fix
 }
 
 // fit returns how many entries of a table, from the front of order, which has all of them, must be dropped so that its values and
-// their positions take at most some bytes of the compact file.
+// their positions take at most some bytes of the compact file, also if more are dropped: a table that lacks a few entries
+// may be larger than the whole one, which has no positions.
 func fit(a *model.Architecture, v compact.Encoding, order []int32) func(bytes int64) (drop int, err error) {
-	return func(bytes int64) (int, error) {
+	return func(bytes int64) (drop int, err error) {
 		if v == compact.Mixed {
 			return 0, errors.New("the bits of values differ from row to row: expected portions or numbers of entries, not bytes")
 		}
 		planner, left := compact.NewPlanner(a), int64(len(order)*v.Size())
 		for n, i := range order {
-			if left <= bytes {
-				return n, nil
+			if left > bytes {
+				drop = n + 1
 			}
 			left -= int64(v.Size() + planner.Drop(int(i)))
 		}
-		return len(order), nil
+		return drop, nil
 	}
 }

@@ -150,3 +150,33 @@ func TestTablesOfAList(t *testing.T) {
 		}
 	}
 }
+
+// However many entries go, a table has at most its bytes, although one that lacks a few entries is larger than the whole one.
+func TestBytesOfTables(t *testing.T) {
+	const rows, dim = 64, 16 // 4096 bytes, and up to 136 of positions
+	a := &model.Architecture{FieldDims: []int{rows, 9}, Dim: dim}
+	order := make([]int32, a.Parameters())
+	for i := range order {
+		order[i] = int32(i * 5 % len(order))
+	}
+	for _, list := range []string{"x=..4KiB", "x=..3KiB", "x=..5KiB"} {
+		var k Rules
+		if err := k.Tables.Set(list); err != nil {
+			t.Fatal(err)
+		}
+		got, least, most, err := k.Apply(a, []string{"x", "y"}, compact.Float32, order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for drop := least; drop <= most; drop++ {
+			f := compact.Plan(a, mask.Of(got, drop))[0]
+			r, c := f.Sizes(rows, dim)
+			if size := r + c + 4*f.Kept; float64(size) > k.Tables[0].most.number {
+				t.Fatalf("%s: with %d dropped entries the table has %d bytes", list, drop, size)
+			}
+		}
+		if list == "x=..5KiB" && least > 0 {
+			t.Errorf("%s: %d entries go", list, least)
+		}
+	}
+}
