@@ -73,6 +73,9 @@ func SetSize(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, named ...fl
 		} else if footprint, err = ck.MixedFootprint(dropped, baseline, ck.Compact.Palette()); err != nil {
 			return err
 		}
+		if n := len(ck.Layers); n > 0 {
+			footprint.File = ck.Layers[n-1].Bytes
+		}
 	}
 	p.Values, p.Bits = string(values), 8*values.Size()
 	if values == compact.Mixed {

@@ -8,6 +8,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
 
@@ -89,5 +90,30 @@ func TestTableBudgetRefuses(t *testing.T) {
 		if _, err := o.Choose(t.Context()); err == nil || !strings.Contains(err.Error(), "table-budget") {
 			t.Errorf("%s: %v", list, err)
 		}
+	}
+}
+
+// The size of a file in layers is that of the file, and not that of a file of its last layer alone.
+func TestSizeOfLayers(t *testing.T) {
+	f, layers := newFiles(t), cut.Layers{}
+	var c *cut.Choice
+	for _, sparsity := range []float64{.9, .5} {
+		var err error
+		if c, err = f.options("layers.safetensors", mask.Sparsity, sparsity).Choose(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		layers.Add(c, nil)
+	}
+	sizes, err := layers.Write(c.Out, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ck, err := checkpoint.Read(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p sweep.Point
+	if err := cut.SetSize(&p, ck, f.entries); err != nil || *p.Bytes != sizes.Bytes {
+		t.Errorf("%d bytes, expected %d; %v", *p.Bytes, sizes.Bytes, err)
 	}
 }
