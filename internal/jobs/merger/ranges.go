@@ -28,7 +28,6 @@ type Ranges struct {
 	starts  []int     // see layout.Shape.Cut
 	tables  []float32 // of a path; otherwise nil
 	mergers []*remote
-	keep    bool // the mergers have taken a partial that is to be added
 	lost    chan struct{}
 	lose    sync.Once
 	over    context.CancelFunc // ends the signs of life
@@ -186,15 +185,12 @@ func (r *Ranges) all(ctx context.Context, ask func(i int) question) ([]*answer, 
 	group, ctx := errgroup.WithContext(ctx)
 	for i, m := range r.mergers {
 		q := ask(i)
-		q.Keep = r.keep
 		group.Go(func() (err error) {
 			answers[i], err = m.ask(ctx, q)
 			return err
 		})
 	}
-	err := group.Wait()
-	r.keep = false
-	return answers, err
+	return answers, group.Wait()
 }
 
 func firstUnusable(answers []*answer) string {
@@ -220,7 +216,9 @@ func (r *Ranges) Add(ctx context.Context, result *job.Result) error {
 	if why := firstUnusable(answers); why != "" {
 		return fault.Inputf("%s", why)
 	}
-	r.keep = true
+	for _, m := range r.mergers {
+		m.keep = true
+	}
 	return nil
 }
 
@@ -391,6 +389,7 @@ type remote struct {
 
 	asking sync.Mutex // held while a question is open
 	number int64      // of the last question
+	keep   bool       // whether the merger has taken a partial that is to be added
 
 	mu    sync.Mutex
 	heard time.Time // when the merger answered last
@@ -401,7 +400,8 @@ func (m *remote) ask(ctx context.Context, q question) (*answer, error) {
 	m.asking.Lock()
 	defer m.asking.Unlock()
 	m.number++
-	q.Number = m.number
+	q.Number, q.Keep = m.number, m.keep
+	m.keep = false
 	for {
 		a, err := m.once(ctx, &q)
 		if err != nil {
