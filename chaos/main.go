@@ -89,8 +89,8 @@ func (o *options) check() error {
 		return fmt.Errorf("-job %s: expected one of %v", o.choice.job, jobs)
 	case !(o.choice.verify >= 0 && o.choice.verify <= 1):
 		return fmt.Errorf("-verify %v: expected 0 to 1", o.choice.verify)
-	case o.choice.job != "" && o.choice.job != walksJob && o.choice.ranges > 0:
-		return fmt.Errorf("-job %s: only walks have -ranges", o.choice.job)
+	case o.choice.ranges > 0 && (o.choice.job == pairedJob || o.choice.job == fieldsJob):
+		return fmt.Errorf("-job %s: only walks and paths have -ranges", o.choice.job)
 	case o.hosts != "auto" && o.hosts != "yes" && o.hosts != "no":
 		return fmt.Errorf("-hosts %s: expected auto, yes or no", o.hosts)
 	case o.runs < 1 || o.together < 1 || o.choice.budget < 0 || o.work <= 0 || o.limit <= 0:
