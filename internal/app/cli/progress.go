@@ -193,7 +193,7 @@ func (p *Progress) record(rate float64) {
 	p.log.Info("progress", fields...)
 }
 
-// rate notes the count at now and returns how much it grows in a second. A count that falls, because work begins again, begins anew.
+// rate notes the count at now and returns how much it grows in a second. If the count falls, because work begins again, so does the measurement.
 func (p *Progress) rate(now time.Time) float64 {
 	if p.done < p.past[len(p.past)-1].done {
 		p.past = []mark{{now, p.done}}
