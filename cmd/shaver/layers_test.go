@@ -74,6 +74,7 @@ func TestPruneLayers(t *testing.T) {
 		{[]string{"--sparsity", "0.5"}, "--layers are one budget"},
 		{[]string{"--max-rise", "0.5"}, "--layers and --max-rise exclude each other"},
 		{[]string{"--columns", "4"}, "--layers and --columns exclude each other"},
+		{[]string{"--previous", filepath.Join(dir, "none.safetensors")}, "--layers and --previous exclude each other"},
 		{[]string{"--dense"}, "--layers and --dense exclude each other"},
 		{[]string{"--layers", "0.5"}, "expected at most 256 different numbers"},
 		{[]string{"--layers", "1.5"}, "expected at most 256 different numbers"},

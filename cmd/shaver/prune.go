@@ -59,7 +59,7 @@ func pruneCommand() *cobra.Command {
 	f.Float64Var(&o.Sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
 	f.Int64Var(&o.Parameters, "parameters", 0, "budget: `number` of parameters to keep")
 	f.Int64Var(&o.Bytes, "bytes", 0, "budget: size of the compact file in `bytes`")
-	f.Float64SliceVar(&o.Layers, "layers", nil, "budget: `sparsities` of several models in one file; its beginning through any of them is that model, for devices of different sizes (default one model)")
+	flags.Portions(c, &o.Layers, "layers", nil, "budget: `sparsities` of several models in one file; its beginning through any of them is that model, for devices of different sizes (default one model)")
 	f.Float64Var(&o.MostRise, "max-rise", 0, "budget: `rise` of the loss, over the whole model, that may cost fields and columns, and with --scores entries and bits (default none)")
 	f.StringSliceVar(&o.Slicing.Fields, "drop-fields", nil, "`names` of fields to remove from the model; needs no scores")
 	f.IntVar(&o.KeepFields, "fields", 0, "`number` of fields to keep; a path over the validation split of --dataset chooses them, without scores (default all)")

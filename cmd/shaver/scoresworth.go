@@ -98,7 +98,7 @@ func scoresWorthCommand() *cobra.Command {
 	c.Flags().Int64Var(&ids, "ids", 0, "print the threshold that keeps at most this `number` of ids")
 	c.Flags().Int64Var(&bytes, "bytes", 0, "print the threshold that keeps rows of at most this `number` of bytes as float32")
 	flags.OneOf(c, &aggregate, "aggregate", scores.Sum, "`aggregate` of values to add up over the entries of an id: "+scores.AggregateHelp(), scores.Aggregates()...)
-	flags.Dataset(c, &folders, "dataset `folder` that was scored: the keys are its values, which are integers of 64 bits, in place of numbers of rows (default none)")
+	flags.Dataset(c, &folders, "dataset `folder` that was scored: the keys are its values, which are integers of 64 bits, in place of numbers of rows")
 	output.Flag(c)
 	outputs.Flag(c, "a file at --out that is not the worth of ids")
 	cli.MarkRequired(c, "out")

@@ -167,8 +167,8 @@ func (o *Prune) checkLayers() error {
 			return fault.Refuse("layers", s, fmt.Sprintf("expected at most %d different numbers from 0 to 1", compact.MaxLayers))
 		}
 	}
-	if name := o.first(append(SliceSettings, "dense", "tune")...); name != "" {
-		return fault.Usagef("--layers and --%s exclude each other: the models of a file differ in their entries and calibrations only", name)
+	if name := o.first(append(SliceSettings, "dense", "tune", "previous")...); name != "" {
+		return fault.Usagef("--layers and --%s exclude each other: each model of a file only adds entries to the one before, and differs in nothing else but its calibration", name)
 	}
 	if v := compact.Encoding(o.Values); !compact.LayersOf(v) {
 		return fault.Usagef("--layers and --values %s exclude each other: the models share their values, which %s rounds by what else is kept; expected %s or %s", v, v, compact.Float32, compact.Float16)
