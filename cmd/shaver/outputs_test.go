@@ -267,6 +267,7 @@ func (o *outputs) fixed() {
 	o.run("model", "delta", "next.safetensors", "--from", "zero.safetensors", "--generation", "2", "--out", "delta")
 	o.noteFolder("delta")
 	o.run("dataset", "import", "csv", "--train", "log.csv", "--split", "2:1:1", "--model", "night.pth", "--out", "data")
+	o.pruned("layers.safetensors", "--model night.pth --scores night.pth.zero --layers 0.5,0.8,0.95 --values float16")
 	o.pruned("zero-night.safetensors", "--model night.pth --scores night.pth.zero --sparsity 0.5")
 	o.pruned("fields.safetensors", "--model night.pth --dataset data --drop-fields hour,slot")
 	o.pruned("lists.fields.safetensors", "--model lists.onnx --drop-fields user")

@@ -99,6 +99,46 @@ func BenchmarkEmbed(b *testing.B) {
 	_ = sum
 }
 
+// BenchmarkLayers compares the tables of four layers at KDD's size with the tables that Encode makes for each mask alone. The
+// entries that a mask keeps are random ones of all rows, or of half of them.
+func BenchmarkLayers(b *testing.B) {
+	a := plain(16, kdd...)
+	table, masks, sparsities := make([]float32, a.Parameters()), make([][]bool, 4), []float32{.99, .95, .9, .8}
+	for k := range masks {
+		masks[k] = make([]bool, len(table))
+	}
+	for _, rows := range []float32{1, 2} { // one row of these keeps entries
+		r := rand.New(rand.NewPCG(1, 2))
+		lucky := false
+		for i := range table {
+			if i%16 == 0 {
+				lucky = rows*r.Float32() < 1
+			}
+			table[i] = r.Float32()
+			u := r.Float32()
+			for k, s := range sparsities {
+				masks[k][i] = !lucky || u >= rows*(1-s)
+			}
+		}
+		for _, v := range []Encoding{Float32, Float16} {
+			layers, err := EncodeLayers(a, table, masks, a.Zero(), v)
+			if err != nil {
+				b.Fatal(err)
+			}
+			bytes, text := 0, fmt.Sprintf("%s, one of %v rows:", v, rows)
+			for k := range layers {
+				bytes += layers[k].bytes()
+				one, err := Encode(a, table, masks[k], a.Zero(), v)
+				if err != nil {
+					b.Fatal(err)
+				}
+				text += fmt.Sprintf(" %.3f", float64(bytes)/float64(len(one.Rows)+len(one.Columns)+len(one.Values)))
+			}
+			b.Log(text)
+		}
+	}
+}
+
 // BenchmarkEmbedWords takes turns between tables of Mixed of which no field, the largest one, and every large one has 16 words. It
 // reads 64 random rows of 16 columns for each look-up, and reports the median times.
 func BenchmarkEmbedWords(b *testing.B) {

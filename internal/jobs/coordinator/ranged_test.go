@@ -188,17 +188,15 @@ func TestRangesOfPath(t *testing.T) {
 	t.Parallel() // the test waits most of the time
 	b := newPathBench(t)
 	b.config.Request = preparetest.Wide(t)
-	b.config.Options = estimator.Options{Estimator: estimator.Path, Passes: 1, Parts: 3, Sparsity: .999}
-	for name, change := range map[string]func(){
-		"adds":  func() {},
-		"drops": func() { b.config.Options.Sparsity = .6 },
-		"time":  func() { b.config.Options.Sparsity, b.config.Until = .999, &job.Until{Seconds: 1e-6} },
-	} {
-		change()
-		b.config.Ranges = 0
+	for name, c := range map[string]struct {
+		sparsity float64
+		until    *job.Until
+	}{"adds": {.999, nil}, "drops": {.6, nil}, "time": {.999, &job.Until{Seconds: 1e-6}}} {
+		b.config.Options = estimator.Options{Estimator: estimator.Path, Passes: 1, Parts: 3, Sparsity: c.sparsity}
+		b.config.Until, b.config.Ranges = c.until, 0
 		want := b.reference()
 		for _, ranges := range []int{1, 3} {
-			dies, alive := make(chan struct{}), ranges == 3 && b.config.Until == nil
+			dies, alive := make(chan struct{}), ranges == 3 && c.until == nil
 			b.config.OnMerged = func(rows int64) {
 				if alive && rows > 500 { // in the third round
 					alive = false

@@ -78,8 +78,7 @@ func TestHugeTable(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	sums, bytesSent := make([]int64, ranges), 0
 	for s := range portions {
-		result := job.Result{Job: j.ID, Shard: s, Rows: 1000}
-		for i := range ranges {
+		bytesSent += addParts(t, b, r, &job.Result{Job: j.ID, Shard: s, Rows: 1000}, func(i int) *tally.Partial {
 			from, to := starts[i], starts[i+1]
 			var features []int32
 			if i == 0 || i == ranges-1 {
@@ -93,29 +92,8 @@ func TestHugeTable(t *testing.T) {
 			for _, x := range p.Sum {
 				sums[i] += x
 			}
-			var encoded bytes.Buffer
-			if err := arrowio.EncodePartial(&encoded, p); err != nil {
-				t.Fatal(err)
-			}
-			bytesSent += encoded.Len()
-			blob, err := b.Put(t.Context(), bus.RangeName(bus.PartialName(j.ID, s, "a"), i), encoded.Bytes())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if i == 0 {
-				result.Partial = blob
-			} else {
-				result.More = append(result.More, blob)
-			}
-		}
-		if err := r.Add(t.Context(), &result); err != nil {
-			t.Fatal(err)
-		}
-		for i := range ranges {
-			if err := b.Delete(t.Context(), bus.RangeName(result.Partial.Name, i)); err != nil {
-				t.Fatal(err)
-			}
-		}
+			return p
+		})
 	}
 	phase(fmt.Sprintf("%d partials of %d MiB", portions, bytesSent>>20))
 	total := int64(0)
@@ -224,9 +202,11 @@ func TestHugePath(t *testing.T) {
 	defer func() { r.Close(context.WithoutCancel(t.Context())) }()
 	phase("acquired")
 	newPath := func() *path.Path { return path.New(a, .89, loss.Logistic, partials*rows, estimator.Weights{}) }
-	p, one, terms := newPath(), newPath(), (*path.Terms)(nil)
+	p, starts := newPath(), shape.Cut(ranges)
+	var one *path.Path // in this process
+	var terms *path.Terms
 	if !full {
-		terms = path.NewTerms(shape, j.Form, nil, tables)
+		one, terms = newPath(), path.NewTerms(shape, j.Form, nil, tables)
 	}
 	drops, _ := path.Rounds(a, .89)
 	for n := range drops {
@@ -244,25 +224,7 @@ func TestHugePath(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			result, starts := job.Result{Job: j.ID, Shard: partials*n + k, Rows: rows}, shape.Cut(ranges)
-			for i := range ranges {
-				var encoded bytes.Buffer
-				if err := arrowio.EncodePartial(&encoded, whole.Part(starts[i], starts[i+1])); err != nil {
-					t.Fatal(err)
-				}
-				blob, err := b.Put(t.Context(), bus.RangeName(bus.PartialName(j.ID, result.Shard, "a"), i), encoded.Bytes())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if i == 0 {
-					result.Partial = blob
-				} else {
-					result.More = append(result.More, blob)
-				}
-			}
-			if err := r.Add(t.Context(), &result); err != nil {
-				t.Fatal(err)
-			}
+			addParts(t, b, r, &job.Result{Job: j.ID, Shard: partials*n + k, Rows: rows}, func(i int) *tally.Partial { return whole.Part(starts[i], starts[i+1]) })
 		}
 		sums, err := r.Summary(t.Context())
 		if err != nil || sums.Rows != partials*rows {
@@ -291,6 +253,37 @@ func TestHugePath(t *testing.T) {
 	if most := largest(t, processes); full && most > 1638 {
 		t.Errorf("a merger needed %d MiB, expected at most 1638", most)
 	}
+}
+
+// addParts stores the parts of a partial, adds them to r and deletes them. It returns their bytes.
+func addParts(t *testing.T, b *bus.Bus, r *Ranges, result *job.Result, part func(i int) *tally.Partial) (size int) {
+	t.Helper()
+	name := bus.PartialName(result.Job, result.Shard, "a")
+	for i := range r.mergers {
+		var encoded bytes.Buffer
+		if err := arrowio.EncodePartial(&encoded, part(i)); err != nil {
+			t.Fatal(err)
+		}
+		size += encoded.Len()
+		blob, err := b.Put(t.Context(), bus.RangeName(name, i), encoded.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			result.Partial = blob
+		} else {
+			result.More = append(result.More, blob)
+		}
+	}
+	if err := r.Add(t.Context(), result); err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.mergers {
+		if err := b.Delete(t.Context(), bus.RangeName(name, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return size
 }
 
 // simulatedTerms returns the partial of rows that read 20 features each, often the same ones.

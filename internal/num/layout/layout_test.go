@@ -77,3 +77,24 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
+
+// A part of a mask has the entries of its range, wherever it begins, and no bits after them.
+func TestPartOfMask(t *testing.T) {
+	m := NewMask(29)
+	for _, i := range []int{0, 1, 7, 8, 9, 13, 16, 20, 21, 22, 23, 27, 28} {
+		m.Drop(i)
+	}
+	for from := range 30 {
+		for to := from; to <= 29; to++ {
+			part := m.Part(from, to)
+			if err := part.Check(to - from); err != nil {
+				t.Fatalf("[%d, %d): %v", from, to, err)
+			}
+			for i := range to - from {
+				if part.Dropped(i) != m.Dropped(from+i) {
+					t.Fatalf("[%d, %d): entry %d is dropped: %t", from, to, i, part.Dropped(i))
+				}
+			}
+		}
+	}
+}

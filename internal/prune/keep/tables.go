@@ -119,10 +119,10 @@ func (k Rules) groups(a *model.Architecture, names []string) (groups []group, of
 	return groups, of, nil
 }
 
-// bound sets how many entries g keeps, of which at least fixed always stay. fit returns how many must be dropped so that g has at
+// bound sets how many entries g keeps, which has no bounds yet, and of which at least fixed always stay. fit returns how many must be dropped so that g has at
 // most the given number of bytes.
 func (t *table) bound(g *group, fit func(bytes int64) (drop int, err error), fixed int) (err error) {
-	g.least, g.most = 0, g.entries
+	g.most = g.entries
 	switch t.least.unit {
 	case portion:
 		g.least = layout.Ceil(g.entries, t.least.number)

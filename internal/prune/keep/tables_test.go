@@ -25,7 +25,7 @@ func TestTables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, low, high := Rules{}, []int{0, 0, 0}, []int{3, 2, 4}
+		k, low, high := Rules{Minimum: .5}, []int{0, 0, 0}, []int{3, 2, 4} // the minimum is not one of fields with amounts of their own
 		for j, name := range names {
 			n, units := high[j], []string{"", portion, mask.Kept}
 			b := table{name: name, least: amount{unit: rapid.SampledFrom(units).Draw(t, "unit")}, most: amount{unit: rapid.SampledFrom(units).Draw(t, "unit")}}

@@ -114,6 +114,17 @@ func TestCut(t *testing.T) {
 			t.Errorf("entry %d of rank %d: dropped %t", i, rank, rank >= 2)
 		}
 	}
+	added := slices.Clone(order) // in the order in which a round would add them
+	slices.SortFunc(added, func(i, j int32) int {
+		return cmp.Compare(steep*change[0][i]*change[0][i]+change[0][i], steep*change[0][j]*change[0][j]+change[0][j])
+	})
+	p.terms.Begin(0, layout.NewMask(10), Fade{})
+	if got := p.terms.Lowest(Rank{steep, -1}, 0, 10); !slices.Equal(got, order) {
+		t.Errorf("the order of drops is %v, expected %v", got, order)
+	}
+	if got := p.terms.Lowest(Rank{steep, 1}, 0, 10); !slices.Equal(got, added) {
+		t.Errorf("the order of additions is %v, expected %v", got, added)
+	}
 	lost := change[0][order[0]] - change[0][order[0]]*change[0][order[0]]/2 + change[0][order[1]] - change[0][order[1]]*change[0][order[1]]/2
 	want := Round{Rows: 1, Weight: 1, Kept: 10, Loss: 1, Calibration: loss.Uncalibrated}
 	if p.Reach() != .2 || len(p.Rounds) != 1 || p.Rounds[0] != want {
@@ -220,7 +231,7 @@ func TestAdd(t *testing.T) {
 		for k := range change {
 			for i := range change[k] {
 				if !unmeasured.Dropped(i) {
-					v := math.Round(r.NormFloat64()*256) / 256
+					v := math.Round(r.NormFloat64()) // many entries have equal keys
 					change[k][i] = v
 					first[i], second[i] = first[i]+v, second[i]+v*v
 				}
@@ -279,6 +290,72 @@ func TestAdd(t *testing.T) {
 	}
 	if again := p.again(t, fresh()); !slices.Equal(again.ranks(t), p.ranks(t)) || !bytes.Equal(again.Mask(), p.Mask()) || !bytes.Equal(again.Unmeasured(), p.Unmeasured()) {
 		t.Error("the state that was read differs from the one that was written")
+	}
+}
+
+// Before a round adds its terms, those of the rounds before are multiplied by memory / (memory + D). Memory is 10; twice the mean loss times as much with the
+// squared loss, and the ratio of the weights' squares to the weights times as much if rows have weights.
+func TestFade(t *testing.T) {
+	const features, rows = 12, 30
+	a := onecolumn(features)
+	for name, c := range map[string]struct {
+		kind loss.Kind
+		by   estimator.Weights
+	}{"clicks": {loss.Logistic, once}, "numbers": {loss.Squared, once}, "weights": {loss.Logistic, estimator.Weights{Rows: 9}}} {
+		p, r := newWalk(a, .6, c.kind, rows, c.by, make([]float32, features)), rand.New(rand.NewPCG(1, 2))
+		first, second, passes := make([]float64, features), make([]float64, features), make([]float64, features)
+		remember := 0.0
+		for n := range 3 {
+			for i := range features {
+				keep := remember / (remember + second[i])
+				if n == 0 {
+					keep = 0
+				}
+				first[i], second[i], passes[i] = keep*first[i], keep*second[i], keep*passes[i]
+			}
+			b := tally.NewTermsBuilder(a.Shape(), p.Mask())
+			b.Weigh(c.by)
+			sum, squares, lost := 0., 0., 0.
+			for row := range rows {
+				i, weight, change, slope := r.IntN(features), 1., 5*r.NormFloat64(), r.NormFloat64()
+				if c.by.Rows > 0 {
+					weight = float64(1 + row%9)
+				}
+				if p.Mask().Dropped(i) {
+					change = 0
+				}
+				terms := tally.Terms{LossFull: int64(1+n) << 36, Change: []float64{change}, First: slope, Second: .25}
+				if c.by.Rows > 0 {
+					terms.Weight = int64(weight)
+				}
+				if err := b.AddTerms([]int32{int32(i)}, &terms); err != nil {
+					t.Fatal(err)
+				}
+				first[i], second[i] = first[i]+weight*change*slope, second[i]+weight*.25*change*change
+				sum, squares, lost = sum+weight, squares+weight*weight, lost+weight*float64(1+n)
+			}
+			for i := range passes {
+				passes[i] += sum / rows
+			}
+			if n == 0 && c.kind == loss.Squared {
+				remember = 10 * 2 * lost / sum
+			} else if c.kind != loss.Squared {
+				remember = 10
+			}
+			if c.by.Rows > 0 {
+				remember = 10 * squares / sum
+			}
+			p.round(t, b.Partial())
+			for i := range features {
+				g, d := p.terms.Sums.Term(i)
+				d *= p.Fade().Unit
+				for _, x := range [][2]float64{{g, first[i]}, {d, second[i]}, {float64(p.terms.passes[i]), passes[i]}} {
+					if math.Abs(x[0]-x[1]) > 1e-6*(1+math.Abs(x[1])) {
+						t.Fatalf("%s, round %d: entry %d has G, D or T %v, expected %v", name, n, i, x[0], x[1])
+					}
+				}
+			}
+		}
 	}
 }
 

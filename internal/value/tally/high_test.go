@@ -366,6 +366,43 @@ func TestTermsBeyondInt64(t *testing.T) {
 	}
 }
 
+// SetTerms rounds terms to their units, also those beyond int64, and partials are added to them.
+func TestSetTerms(t *testing.T) {
+	const beyond = 1 << 63 * LossUnit
+	for _, shape := range []layout.Shape{layout.Of(2, 4), layout.Of(1, 4).And(1, 3)} {
+		a := NewAccumulator(shape, Form{Path: true})
+		first, second := []float64{-3 * beyond, beyond, 1.7 * LossUnit, -beyond}, []float64{5 << 64 * SquareUnit, 0, 2.5 * SquareUnit, 1}
+		want := []float64{-3 * beyond, beyond, 2 * LossUnit, -beyond}
+		wantSecond := []float64{5 << 64 * SquareUnit, 0, 2 * SquareUnit, 1}
+		for range 2 { // the second time it replaces what the first time left in the carries
+			a.SetTerms(0, first, second)
+		}
+		b := NewTermsBuilder(shape, layout.NewMask(shape.Entries()))
+		if err := b.AddTerms([]int32{0}, &Terms{Change: []float64{0, 1, 0, -1}, First: 8, Second: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Merge(b.Partial()); err != nil {
+			t.Fatal(err)
+		}
+		want[1], want[3], wantSecond[1], wantSecond[3] = want[1]+8, want[3]-8, 2, 3
+		for i := range 4 {
+			if g, d := a.Term(i); g != want[i] || d != wantSecond[i] {
+				t.Errorf("entry %d has the terms %v and %v, expected %v and %v", i, g, d, want[i], wantSecond[i])
+			}
+		}
+		if g, d := a.Term(5); g != 0 || d != 0 {
+			t.Errorf("an entry of another feature has the terms %v and %v", g, d)
+		}
+		if len(a.carries) == 0 {
+			t.Error("no sum has left int64")
+		}
+		a.SetTerms(0, make([]float64, 4), make([]float64, 4))
+		if len(a.carries) != 0 {
+			t.Errorf("carries %v of sums that are 0", a.carries)
+		}
+	}
+}
+
 // A partial whose multiples of 2^63 cannot be those of its rows is refused, and nothing of it is merged.
 func TestValidateHigh(t *testing.T) {
 	t.Parallel()
