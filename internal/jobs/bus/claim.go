@@ -124,7 +124,13 @@ func (b *Bus) ClaimFor(ctx context.Context, jobID string, by Claimant) (*Claim, 
 			}
 		}
 		c.sequence = expect
-		if err := c.replace(ctx, next, true); !errors.Is(err, ErrFenced) {
+		store := func() error { return c.replace(ctx, next, true) }
+		if lead != nil { // whoever leads publishes the tasks again
+			store = func() error {
+				return c.replaceIn(ctx, next, func(what string) error { return b.purgeAll(ctx, what, tasksStream, taskPrefix+"*."+jobID+".*") })
+			}
+		}
+		if err := store(); !errors.Is(err, ErrFenced) {
 			return c, err
 		} // somebody else was faster
 	}
@@ -187,6 +193,19 @@ func (c *Claim) replace(ctx context.Context, next job.Lead, wait bool) error {
 	})
 }
 
+// replaceIn is replace with a wait for room. If there is none, it calls makeRoom before it waits: a server may be full of what
+// only the leader deletes.
+func (c *Claim) replaceIn(ctx context.Context, next job.Lead, makeRoom func(what string) error) error {
+	err := c.replace(ctx, next, false)
+	if errors.Is(err, ErrFull) {
+		err = makeRoom("make room for the record of job " + next.Job)
+		if err == nil {
+			err = c.replace(ctx, next, true)
+		}
+	}
+	return err
+}
+
 // Point makes blob the job's checkpoint. If the server has no room for the record, Point waits
 // or returns ErrFull. If the error is ErrFenced or ErrFull, the checkpoint is unchanged.
 func (c *Claim) Point(ctx context.Context, number int64, blob job.Blob, wait bool) error {
@@ -208,11 +227,12 @@ func (c *Claim) Distrust(ctx context.Context, worker string) error {
 }
 
 // End records that everything stored for the job is about to be deleted. If the error is
-// ErrFenced, somebody else leads the job and continues it.
+// ErrFenced, somebody else leads the job and continues it. If the server has no room for the record, End deletes
+// everything but the records before, so whoever continues begins with nothing merged.
 func (c *Claim) End(ctx context.Context) error {
 	next := c.Lead
 	next.Ending = true
-	return c.replace(ctx, next, true)
+	return c.replaceIn(ctx, next, func(what string) error { return c.b.clearJob(ctx, what, next.Job) })
 }
 
 // Check returns ErrFenced if somebody else has claimed the job, and ErrEnded if the job

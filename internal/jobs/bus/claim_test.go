@@ -78,16 +78,21 @@ func TestClaimKeepsWrong(t *testing.T) {
 // stored after all does not fence its own coordinator.
 func TestFullForRecord(t *testing.T) {
 	var answer func(request func() error) error // to the next request for the record
-	b := connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test", Around: func(what string, request func() error) error {
+	var room func(bytes int64)                  // in the stream of the records
+	var b *Bus
+	b = connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test", Around: func(what string, request func() error) error {
 		if answer != nil && strings.HasPrefix(what, "store the checkpoint") {
 			next := answer
 			answer = nil
 			return next(request)
 		}
+		if strings.HasPrefix(what, "make room") {
+			defer room(-1)
+		}
 		return request()
 	}})
 	setUp(t, b, testQueue)
-	room := func(bytes int64) { // in the stream of the records
+	room = func(bytes int64) {
 		s, err := b.js.Stream(t.Context(), jobStream)
 		must(t, err)
 		config := s.CachedInfo().Config
@@ -143,6 +148,28 @@ func TestFullForRecord(t *testing.T) {
 	room(1)
 	if err := claim.Point(t.Context(), 6, blob, false); !errors.Is(err, ErrFenced) {
 		t.Errorf("without room, after another claim: %v", err)
+	}
+
+	left := func() (n int) { // tasks and blobs
+		tasks, err := b.subjects(t.Context(), "count", tasksStream, taskPrefix+"*."+testJob+".*")
+		must(t, err)
+		names, err := b.Blobs(t.Context(), testJob, "partial")
+		must(t, err)
+		return len(tasks) + len(names)
+	}
+	must(t, b.PublishTask(t.Context(), newTask(1, 0)))
+	_, err = b.Put(t.Context(), PartialName(testJob, 1, "x"), []byte("a partial"))
+	must(t, err)
+	claim, err = b.Claim(t.Context(), testJob)
+	if n := left(); err != nil || n != 1 {
+		t.Errorf("%v: a claim without room leaves %d tasks and partials, expected the partial", err, n)
+	}
+	room(1)
+	if err := claim.End(t.Context()); err != nil || left() != 0 {
+		t.Errorf("%v: an end without room leaves %d tasks and partials", err, left())
+	}
+	if lead, err := b.Leader(t.Context(), testJob); err != nil || !lead.Ending {
+		t.Errorf("%+v, %v: expected an end", lead, err)
 	}
 }
 
