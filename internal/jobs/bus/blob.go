@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -132,6 +133,28 @@ func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) e
 // returns ErrFull.
 func (b *Bus) PutFromIfRoom(ctx context.Context, name string, source func(io.Writer) error) (job.Blob, error) {
 	return b.putFrom(ctx, name, source, nil, false)
+}
+
+// HasRoom reports whether the server has room for the given number of bytes of a job. It stores a blob of
+// zeros and deletes it.
+func (b *Bus) HasRoom(ctx context.Context, jobID string, bytes int64) (bool, error) {
+	name := PartialName(jobID, 0, rand.Text())
+	_, err := b.PutFromIfRoom(ctx, name, func(w io.Writer) error {
+		_, err := io.CopyN(w, zeros{}, bytes)
+		return err
+	})
+	if errors.Is(err, ErrFull) {
+		return false, nil
+	}
+	return true, errors.Join(err, b.Delete(ctx, name))
+}
+
+// zeros is an endless reader of zeros.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 func (b *Bus) putFrom(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob, wait bool) (blob job.Blob, err error) {

@@ -56,14 +56,21 @@ func (b *bench) pair(change func(second *coordinator.Config), between func(first
 		}()
 		return ended
 	}
-	ctx, stop := context.WithCancel(b.t.Context())
+	ctx, stop := context.WithTimeout(b.t.Context(), patience)
 	defer stop()
-	ctx2, stop2 := context.WithCancel(b.t.Context())
+	ctx2, stop2 := context.WithTimeout(b.t.Context(), patience)
 	defer stop2()
+	await := func(what <-chan struct{}) {
+		select {
+		case <-what:
+		case <-ctx.Done():
+			b.t.Fatal("no coordinator leads the job, or none waits for it")
+		}
+	}
 	one := run(ctx, "one", a)
-	<-began
+	await(began)
 	two := run(ctx2, "two", c)
-	<-waiting
+	await(waiting)
 	between(stop, stop2)
 	return c.Out, <-one, <-two
 }

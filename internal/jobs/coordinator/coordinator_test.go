@@ -129,9 +129,14 @@ func (b *bench) work(ctx context.Context) {
 	}
 }
 
+// patience bounds the time of a job. If all workers or mergers of a test end, its job would wait for ever, and the test would not say why.
+const patience = 5 * time.Minute
+
 // run runs the job with the given number of workers and returns its scores file.
 func (b *bench) run(ctx context.Context, workers int) ([]byte, error) {
 	b.t.Helper()
+	ctx, end := context.WithTimeout(ctx, patience)
+	defer end()
 	working, stop := context.WithCancel(ctx)
 	var group errgroup.Group
 	for range workers {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,15 +20,31 @@ import (
 	"shaver/internal/jobs/coordinator"
 )
 
-// A job ends on a server that has room for its inputs, two checkpoints and a few partials, but not
-// for the partials of all shards. The bytes are those of a job with room for everything.
+// A job ends on a server that has room for its inputs, two checkpoints and a few partials, but neither for the partials of all
+// shards nor for all tasks and a partial. The bytes are those of a job with room for everything.
 func TestFullServer(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
+	t.Run("in place", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.full(60<<10, func() []byte {
+			got, _ := b.runInPlace(b.folder, b.folder)
+			return got
+		})
+	})
+	t.Run("sent", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.full(100<<10, b.reference)
+	})
+}
+
+// full compares the scores of run on a server with room for the given number of bytes with those on another one.
+func (b *bench) full(bytes int64, run func() []byte) {
+	t := b.t
 	b.config.RowsPerShard = 5 // 60 shards
-	want, _ := b.runInPlace(b.folder)
+	want := run()
 	full, err := server.NewServer(&server.Options{
-		ServerName: "full", JetStream: true, JetStreamMaxStore: 80 << 10, JetStreamMaxMemory: 1 << 20, StoreDir: t.TempDir(), DontListen: true, NoSigs: true})
+		ServerName: "full", JetStream: true, JetStreamMaxStore: bytes, JetStreamMaxMemory: 1 << 20, StoreDir: t.TempDir(), DontListen: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +56,7 @@ func TestFullServer(t *testing.T) {
 	b.server, b.config.SaveEvery = full, 2*time.Second
 	core, logged := observer.New(zap.WarnLevel)
 	b.config.Log = zap.New(core)
-	got, _ := b.runInPlace(b.folder, b.folder)
-	if !bytes.Equal(got, want) {
+	if !slices.Equal(run(), want) {
 		t.Error("the scores have other bytes")
 	}
 	if logged.FilterMessageSnippet("no room for a checkpoint").Len() == 0 {

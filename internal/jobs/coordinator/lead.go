@@ -24,6 +24,9 @@ import (
 // blob store has room for the partials.
 var limits = job.Limits{Window: 1024, Largest: 32 << 10, Held: 16 << 30, SaveEvery: 256, SaveBytes: 4 << 30, Tries: 5}
 
+// maxProbe bounds the bytes that are stored to see whether the server has room for results.
+const maxProbe = 64 << 20
+
 // maxPartialBytes bounds the size that a result may claim for its partial.
 const maxPartialBytes = 8 << 30
 
@@ -49,6 +52,7 @@ type leader struct {
 	meter     meter
 	retries   retries
 	lost      lost
+	largest   int64          // bytes of the largest partial so far
 	crew      *bus.Connected // workers that are connected; nil = results come, or nobody asked yet
 }
 
@@ -184,7 +188,7 @@ func (l *leader) receive(ctx context.Context, e bus.Event) (end job.Action, err 
 	var event job.Event
 	switch {
 	case e.Result != nil:
-		event = l.fits(e.Result)
+		event, l.largest = l.fits(e.Result), max(l.largest, e.Result.Bytes())
 	case e.Quarantine != nil:
 		if e.Quarantine.Lost { // the worker has deleted what it could not use
 			if err := l.inputs.store(ctx, nil); err != nil {
@@ -241,6 +245,9 @@ func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
 	if end, err = l.countCrew(ctx); end != nil || err != nil {
 		return end, err
 	}
+	if end, err = l.lookForRoom(ctx); end != nil || err != nil {
+		return end, err
+	}
 	c := l.machine.Counts()
 	l.lookForWorkers(short)
 	if c.Open > 0 && l.schedule.logDue() {
@@ -252,6 +259,22 @@ func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
 	}
 	l.reportProgress(ctx, state, l.waiting(c.Open))
 	return nil, nil
+}
+
+// lookForRoom makes room for results if none comes and the server has none: the tasks that are stored, and those that wait to be,
+// may take all of it, and workers cannot store what they have computed.
+func (l *leader) lookForRoom(ctx context.Context) (end job.Action, err error) {
+	if l.machine.Counts().Open == 0 || !l.schedule.roomDue() {
+		return nil, nil
+	}
+	short, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
+	if room, err := l.bus.HasRoom(short, l.job.ID, min(max(l.largest, l.publisher.largest.Load(), 1<<10), maxProbe)); err != nil || room {
+		return nil, nil // the next look may say more
+	}
+	l.log.Warn("the server has no room for results, so tasks make room, and fewer are published from now on", zap.Int("tasks", l.machine.Counts().Open))
+	l.schedule.probes = 0
+	return l.feed(ctx, job.NoRoom{})
 }
 
 // saveIfDue makes a checkpoint if it is time for one and the machine has something to
@@ -374,6 +397,13 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 		return nil, deletePartial(ctx, l.bus, a.Partial, &l.job.Plan)
 	case job.Withdraw:
 		return nil, l.bus.DeleteTask(ctx, id, a.Shard)
+	case job.Recall:
+		l.publisher.orders.recall()
+		for _, shard := range a.Shards {
+			if err := errors.Join(l.bus.DeleteTask(ctx, id, shard), l.bus.Delete(ctx, bus.ShardName(id, shard))); err != nil {
+				return nil, err
+			}
+		}
 	case job.SetAside:
 		l.log.Error("shard set aside", zap.Int("shard", a.Quarantine.Shard), zap.String("why", a.Quarantine.Reason))
 		l.retries.expect(a.Quarantine.Shard, putBack)

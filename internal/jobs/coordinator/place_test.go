@@ -35,7 +35,9 @@ func (b *bench) runInPlace(stores ...string) (scores []byte, sent map[string]boo
 func (b *bench) tryInPlace(stores ...string) (scores []byte, sent map[string]bool, err error) {
 	b.t.Helper()
 	_ = os.Remove(b.config.Out)
-	working, stop := context.WithCancel(b.t.Context())
+	ctx, end := context.WithTimeout(b.t.Context(), patience)
+	defer end()
+	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var group errgroup.Group
 	for _, path := range stores {
@@ -75,7 +77,7 @@ func (b *bench) tryInPlace(stores ...string) (scores []byte, sent map[string]boo
 			sent[name] = true
 		}
 	}
-	_, err = coordinator.Run(b.t.Context(), own, config)
+	_, err = coordinator.Run(ctx, own, config)
 	stop()
 	_ = group.Wait()
 	if err != nil {

@@ -28,10 +28,28 @@ type orders struct {
 	wrong  []string         // workers that must not take tasks
 	count  int              // number of shards
 	more   chan struct{}    // signals that a shard was added
+	called chan struct{}    // closed by recall
 }
 
 func newOrders(shards int) *orders {
-	return &orders{shards: job.NewShards(shards), wire: job.NewShards(shards), verify: map[int][]string{}, picked: map[int][]string{}, more: make(chan struct{}, 1)}
+	return &orders{shards: job.NewShards(shards), wire: job.NewShards(shards), verify: map[int][]string{}, picked: map[int][]string{}, more: make(chan struct{}, 1), called: make(chan struct{})}
+}
+
+// recall takes back all orders of add, also those that are being published.
+func (o *orders) recall() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.shards)
+	o.count = len(o.verify)
+	close(o.called)
+	o.called = make(chan struct{})
+}
+
+// recalled returns a channel that is closed if the orders that were taken so far are taken back.
+func (o *orders) recalled() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.called
 }
 
 // add orders a shard. It never blocks.
@@ -182,14 +200,16 @@ func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published c
 		if err := room.Acquire(ctx, size); err != nil {
 			return err
 		}
+		recalled := p.orders.recalled()
 		turn, stored := before, make(chan struct{})
 		before = stored
 		group.Go(func() error {
 			defer room.Release(size)
-			if err := p.publish(ctx, task, data, turn); err != nil {
+			done, err := p.publishUnless(ctx, recalled, task, data, turn)
+			close(stored)
+			if err != nil || !done {
 				return err
 			}
-			close(stored)
 			select {
 			case published <- task.Shard:
 				return nil
@@ -285,6 +305,30 @@ func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err er
 	data, err = shard.Encode(j.Dataset.Form(), piece.Rows)
 	p.largest.Store(max(p.largest.Load(), int64(len(data))))
 	return task, data, err
+}
+
+// publishUnless is publish unless recalled is closed before the task is stored. The task of a shard that is computed again is stored in any case.
+func (p *publisher) publishUnless(ctx context.Context, recalled <-chan struct{}, task job.Task, data []byte, turn <-chan struct{}) (done bool, err error) {
+	if task.Verify != nil {
+		return true, p.publish(ctx, task, data, turn)
+	}
+	attempt, end := context.WithCancel(ctx)
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- p.publish(attempt, task, data, turn) }()
+	select {
+	case err := <-ended:
+		return err == nil, err
+	case <-recalled:
+	}
+	end()
+	if err := <-ended; err == nil || ctx.Err() != nil || !errors.Is(err, context.Canceled) {
+		return err == nil, err
+	}
+	if data == nil {
+		return false, nil
+	}
+	return false, p.bus.Delete(ctx, bus.ShardName(task.Job, task.Shard))
 }
 
 // publish stores the shard, if there is one. When turn is closed, it publishes the task.

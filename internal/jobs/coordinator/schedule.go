@@ -21,6 +21,8 @@ type schedule struct {
 	saveTook  time.Duration // duration of the last checkpoint
 	heard     time.Time     // when the last event came
 	backups   int           // how often tasks were published a second time since the last event
+	probes    int           // how often room was found since the last event
+	probed    time.Time     // when room was last looked for
 	inventory time.Time     // when the last inventory was taken
 	looked    time.Time     // when workers were last looked for
 	counted   time.Time     // when workers were last counted
@@ -52,7 +54,7 @@ func (s *schedule) savedSince(begun time.Time) {
 }
 
 // hear notes that an event came.
-func (s *schedule) hear() { s.heard, s.backups = time.Now(), 0 }
+func (s *schedule) hear() { s.heard, s.backups, s.probes = time.Now(), 0, 0 }
 
 // backupDue reports whether no event came for so long that idle workers should compute the
 // tasks of the others too. If so, it is due again after twice that time.
@@ -61,6 +63,16 @@ func (s *schedule) backupDue(lease time.Duration) bool {
 		return false
 	}
 	s.backups++
+	return true
+}
+
+// roomDue reports whether no event came for so long that the server may have no room for results. If so, it is due again
+// after twice that time.
+func (s *schedule) roomDue() bool {
+	if s.silence() < quietAfter<<s.probes || time.Since(s.probed) < quietAfter {
+		return false
+	}
+	s.probes, s.probed = s.probes+1, time.Now()
 	return true
 }
 

@@ -39,6 +39,8 @@ type (
 	Saved struct{}
 	// Full answers Save, too: the bus had no room for the checkpoint.
 	Full struct{}
+	// NoRoom means that no result comes, and that the bus has no room for another partial.
+	NoRoom struct{}
 	// Judged answers Judge and says whether another round follows. More must be false
 	// after the last round.
 	Judged struct{ More bool }
@@ -93,6 +95,9 @@ type (
 	}
 	// Withdraw deletes the task of a shard.
 	Withdraw struct{ Shard int }
+	// Recall takes back all Publish whose tasks are not stored yet, except those with Workers, and then withdraws the tasks of
+	// the given shards. Their data is deleted, too.
+	Recall struct{ Shards []int }
 	// SetAside stores a quarantine and deletes the shard's task.
 	SetAside struct{ Quarantine Quarantine }
 	// Readmit deletes the quarantine of a shard that was computed after all, or is to be

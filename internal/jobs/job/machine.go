@@ -65,6 +65,8 @@ type Machine struct {
 	held    int64           // bytes of the partials in unsaved, without those of cleared
 	largest int64           // bytes of the largest partial so far
 	crew    int             // tasks that workers hold or ask for
+	most    int             // shards that may be published and not merged because the bus had no room; 0 = no bound
+	since   int             // shards merged since most grew
 	saving  bool            // Save was asked for and not yet answered
 	round   int             // the round that is being computed
 	past    int             // of a path, number of shards of the rounds that are over
@@ -209,6 +211,8 @@ func (m *Machine) Step(e Event) []Action {
 		actions = m.saved()
 	case Full:
 		actions = m.full()
+	case NoRoom:
+		actions = m.noRoom()
 	case Judged:
 		actions = m.judged(e)
 	case Crew:
@@ -311,6 +315,11 @@ func (m *Machine) merge(r Result) {
 	}
 	m.unsaved = append(m.unsaved, r)
 	m.held += r.Bytes()
+	if m.most > 0 { // somebody may have made room
+		m.since += len(r.Covers())
+		m.most += m.since / growEvery
+		m.since %= growEvery
+	}
 }
 
 // unusable discards a result, and those of the other shards of its partial. The shards are
@@ -491,18 +500,40 @@ func (m *Machine) saved() []Action {
 // full makes room for the checkpoint that found none. What is merged already is deleted, and the
 // checkpoint is tried again: a coordinator that continues from an older one computes these shards
 // again. If that is not enough, the room comes from the partials that are merged next. In either
-// case at most half as many shards are published from now on.
+// case at most half as many shards are published from now on, and one more for each growEvery shards that are merged.
 func (m *Machine) full() []Action {
 	if !m.saving {
 		panic("job: Step: full without a request")
 	}
-	m.limits.Held = max(1, int64(m.window())/2*m.largest)
+	m.most, m.since = max(2, m.window()/2), 0
 	act := m.clear(m.unsaved[m.cleared:])
 	m.cleared, m.held, m.saving = len(m.unsaved), 0, false
 	if len(act.Results) == 0 && !m.settled() {
 		return nil
 	}
 	return append([]Action{act}, m.save()...)
+}
+
+const growEvery = 4
+
+// noRoom makes room for the partials of tasks that workers have done, which wait for it: of the tasks that are stored, the second half is
+// taken back. As after Full, at most half as many are published from now on.
+func (m *Machine) noRoom() []Action {
+	m.most, m.since = max(1, m.count[open]/2), 0
+	var act Recall
+	stored := 0
+	for shard := m.past; shard < m.limit; shard++ {
+		switch m.state[shard] {
+		case wanted:
+			m.republish(shard)
+		case open:
+			if stored++; stored > m.most {
+				m.republish(shard)
+				act.Shards = append(act.Shards, shard)
+			}
+		}
+	}
+	return []Action{act}
 }
 
 // clear returns the action that deletes results.
@@ -589,10 +620,13 @@ func (m *Machine) judged(e Judged) []Action {
 // hold or ask for, within the limits.
 func (m *Machine) window() int {
 	window := max(m.limits.Window, min(2*m.crew, m.limits.Largest))
-	if m.limits.Held == 0 || m.largest == 0 {
-		return window
+	if m.limits.Held > 0 && m.largest > 0 {
+		window = min(window, int(max(2, m.limits.Held/m.largest)))
 	}
-	return min(window, int(max(2, m.limits.Held/m.largest)))
+	if m.most > 0 {
+		window = min(window, m.most)
+	}
+	return window
 }
 
 // publish appends as many tasks as the window allows.

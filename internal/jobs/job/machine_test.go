@@ -73,6 +73,8 @@ func TestTranscripts(t *testing.T) {
 				return describe(m.Step(Saved{}))
 			case "full":
 				return describe(m.Step(Full{}))
+			case "no-room":
+				return describe(m.Step(NoRoom{}))
 			case "judged":
 				return describe(m.Step(Judged{More: d.HasArg("more")}))
 			case "quarantine":
@@ -130,6 +132,8 @@ func describe(actions []Action) string {
 			fmt.Fprintf(&out, "discard %d %s: %s\n", a.Shard, a.Partial, a.Why)
 		case Withdraw:
 			fmt.Fprintf(&out, "withdraw %d\n", a.Shard)
+		case Recall:
+			fmt.Fprintf(&out, "recall, and withdraw %v\n", a.Shards)
 		case SetAside:
 			fmt.Fprintf(&out, "set aside %d: %s\n", a.Quarantine.Shard, a.Quarantine.Reason)
 		case Readmit:

@@ -186,6 +186,11 @@ func (w *world) do(a Action) (outcome Event) {
 		w.remove(a.Shard, a.Partial)
 	case Withdraw:
 		delete(w.tasks, a.Shard)
+	case Recall:
+		w.queue = slices.DeleteFunc(w.queue, func(shard int) bool { return shard < w.plan.Shards() })
+		for _, shard := range a.Shards {
+			delete(w.tasks, shard)
+		}
 	case SetAside:
 		w.aside[a.Quarantine.Shard] = a.Quarantine
 		delete(w.tasks, a.Quarantine.Shard)
@@ -417,6 +422,10 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 					w.work(rapid.SampledFrom(slices.Sorted(maps.Keys(w.tasks))).Draw(t, "task"))
 				}
 			case 4:
+				if w.full > 0 && rapid.IntRange(0, 9).Draw(t, "no room") == 0 {
+					w.full--
+					w.step(NoRoom{})
+				}
 				w.step(Due{})
 			case 5:
 				w.step(w.inventory())
