@@ -122,7 +122,7 @@ can compute the job. With -o json each line is an object.`,
 				if o.output.JSON() {
 					return lines.Encode(s.Progress)
 				}
-				p, waiting := &s.Progress, ""
+				p, waiting, silent := &s.Progress, "", ""
 				if p.Waiting != "" {
 					waiting = "; waiting for " + cli.Printable(p.Waiting)
 				}
@@ -130,7 +130,7 @@ can compute the job. With -o json each line is an object.`,
 				for _, lost := range p.Lost {
 					if lost.At.After(before) {
 						told = lost.At
-						waiting += "; " + cli.Printable(lost.Text())
+						silent += "; " + cli.Printable(lost.Text())
 					}
 				}
 				workers, err := connectedFor(ctx, b, &s)
@@ -140,13 +140,13 @@ can compute the job. With -o json each line is an object.`,
 				state, figures := cli.Printable(p.State)+waiting, watched(p, workers)
 				switch {
 				case bar == nil:
-					_, err = fmt.Fprintf(out, "%s %s: %s%s\n", time.Now().Format(time.TimeOnly), cli.Printable(p.State), figures, waiting)
-				case state != last:
+					_, err = fmt.Fprintf(out, "%s %s: %s%s\n", time.Now().Format(time.TimeOnly), cli.Printable(p.State), figures, waiting+silent)
+				case state != last || silent != "":
 					bar.Show(0, 0, "")
-					_, err = fmt.Fprintln(out, time.Now().Format(time.TimeOnly), state)
+					_, err = fmt.Fprintln(out, time.Now().Format(time.TimeOnly), state+silent)
 				}
 				if last = state; bar != nil && !p.Over() {
-					bar.Show(p.Rows, p.RowsTotal, figures)
+					bar.Show(p.Rows, p.RowsTotal, fmt.Sprintf("%d%%, %s", 100*p.Rows/max(p.RowsTotal, 1), figures))
 				}
 				return err
 			})

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -252,13 +253,69 @@ func TestSeveralJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(bytes.Join(p.parts, []byte("\n")))
-	for _, want := range []string{"2 jobs, 1 in trouble", "<mark>interrupted</mark>", "No coordinator leads it.", "It waits for a coordinator.", `<th>both</th><td class="word">answers</td><td class="word"></td><td>7</td>`, "<th>one</th>"} {
+	for _, want := range []string{"2 jobs, 1 in trouble", "<mark>interrupted</mark>", "No coordinator leads it; submitting it again resumes it.", `<th>both</th><td class="word">answers</td><td class="word"></td><td>7</td>`, "<th>one</th>"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
 	if n := strings.Count(page, "<th>both</th>"); n != 1 || p.title != "2 jobs, 1 in trouble" {
 		t.Errorf("a worker of two jobs is there %d times, title %q", n, p.title)
+	}
+}
+
+// The page of many jobs has those in trouble first, the worst before the others, and those that have ended last. It says in a sentence
+// what the trouble of each is, and which of its workers are silent.
+func TestTroubleFirst(t *testing.T) {
+	s := &Snapshot{Taken: now, Server: "nats://nats:4222"}
+	add := func(name, state string, change func(j *Job)) {
+		j := untilJob()
+		j.ID, j.Name, j.Progress.State = fmt.Sprintf("%020x", len(s.Jobs)), name, state
+		if change != nil {
+			change(&j)
+		}
+		s.Jobs = append(s.Jobs, j)
+	}
+	for i := range 40 {
+		add(fmt.Sprint("fine", i), bus.Running, nil)
+	}
+	workers := []Worker{{Name: "a", Answers: Answered}, {Name: "v", Seen: ago(9 * time.Hour), Answers: Silent}, {Name: "w", Seen: ago(time.Minute), Answers: Silent},
+		{Name: "x", Seen: ago(2 * time.Minute), Answers: Silent}, {Name: "y", Seen: ago(3 * time.Minute), Answers: Silent}}
+	add("quiet", bus.Running, func(j *Job) { j.Workers = workers })
+	add("one", bus.Running, func(j *Job) { j.Quarantined = 1 })
+	add("aside", bus.Running, func(j *Job) { j.Quarantined, j.Workers = 1200, workers[:2] })
+	add("stalled", bus.Stalled, func(j *Job) { j.Quarantined = 1 })
+	add("interrupted", bus.Interrupted, func(j *Job) { j.Workers = workers[:2] })
+	add("failed", bus.Failed, func(j *Job) { j.Progress.Waiting, j.Workers = "the disk is full", workers })
+	add("unreadable", bus.Unreadable, func(j *Job) { j.Error = "unexpected end" })
+	for _, state := range []string{bus.Running, bus.Failed, bus.Cancelled} {
+		add("ended "+state, state, func(j *Job) { j.Ended, j.Quarantined, j.Workers = ago(time.Minute), 1, workers })
+	}
+	v, _ := newView(s, "")
+	want := []string{
+		"interrupted|No coordinator leads it; submitting it again resumes it.|1 of 2 workers is silent: v.", "failed|The disk is full|", "unreadable|Unexpected end|",
+		"stalled|No result came for a while. It waits for a worker with kernel avx2 and protocol 7; connected workers: none.|",
+		"one|A shard is in quarantine.|", "aside|1,200 shards are in quarantine.|1 of 2 workers is silent: v.", "quiet||4 of 5 workers are silent: w, x, y, 1 more.",
+	}
+	for i := range 40 {
+		want = append(want, fmt.Sprintf("fine%d||", i))
+	}
+	want = append(want, "ended running||", "ended failed||", "ended cancelled||")
+	var got []string
+	for _, l := range v.List {
+		got = append(got, l.Name+"|"+l.Lead+"|"+l.Silent)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the list is\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if v.Title != "50 jobs, 6 in trouble" {
+		t.Errorf("the title is %s", v.Title)
+	}
+	p, err := render(s, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page := text(p); !strings.Contains(page, "1,200 shards are in quarantine. 1 of 2 workers is silent: v. when it ends is not known") {
+		t.Errorf("the page lacks the sentences: %s", page)
 	}
 }
 

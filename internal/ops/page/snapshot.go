@@ -38,7 +38,7 @@ type Job struct {
 	Done        int       // shards that are or were merged
 	Cells       []Cell    // of the strip; nil = unknown
 	CellSize    int       // shards of a cell
-	Workers     []Worker  // those that computed shards of it and those that can, by name
+	Workers     []Worker  // those that computed shards of it and those that can, in the order of byAnswer
 }
 
 // Cell is a part of the strip of shards.

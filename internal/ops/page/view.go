@@ -52,7 +52,8 @@ type view struct {
 type listed struct {
 	Job
 	Link, State string
-	Lead        string // what it waits for; "" = it runs
+	Lead        string // what the trouble is; "" = there is none
+	Silent      string // which workers are silent; "" = none, or it has ended
 	End         ending
 	Percent     int
 	Runs, Bad   bool
@@ -126,10 +127,9 @@ func newView(s *Snapshot, id string) (v *view, found bool) {
 				team[w.Name] = w
 			}
 		}
-		l := listed{Job: *j, Link: prefix + j.ID, State: stateOf(j), Percent: percent(j), Bad: bad(j)}
+		l := listed{Job: *j, Link: prefix + j.ID, State: stateOf(j), Percent: percent(j), Bad: bad(j), Lead: trouble(j), Silent: silent(j)}
 		if l.Bad {
 			troubled++
-			l.Lead = lead(j)
 		}
 		l.End = ends(j, s.Taken)
 		l.Runs = l.End.Text != ""
@@ -139,6 +139,7 @@ func newView(s *Snapshot, id string) (v *view, found bool) {
 			v.Team, v.Title = v.Job, v.Job.Title+" "+v.Job.Name
 		}
 	}
+	slices.SortStableFunc(v.List, func(x, y listed) int { return cmp.Compare(x.rank(), y.rank()) })
 	if v.Job == nil {
 		v.Title = fmt.Sprintf("%d jobs", len(s.Jobs))
 		if troubled > 0 {
@@ -215,9 +216,68 @@ func newJobView(j *Job, s *Snapshot) *jobView {
 	return v
 }
 
+// stopped lists the states of a job that does not continue by itself.
+var stopped = []string{bus.Interrupted, bus.Failed, bus.Unreadable}
+
 // bad reports whether a job needs somebody.
 func bad(j *Job) bool {
-	return j.Ended.IsZero() && slices.Contains([]string{bus.Stalled, bus.Failed, bus.Interrupted, bus.Unreadable}, j.Progress.State) || j.Quarantined > 0
+	return j.Ended.IsZero() && (j.Progress.State == bus.Stalled || slices.Contains(stopped, j.Progress.State) || j.Quarantined > 0)
+}
+
+// trouble returns the sentence that says why a job is bad, or "" if it is not. Of several reasons it gives the worst.
+func trouble(j *Job) string {
+	switch state := j.Progress.State; {
+	case !bad(j):
+		return ""
+	case state == bus.Interrupted:
+		return "No coordinator leads it; submitting it again resumes it."
+	case state == bus.Stalled || slices.Contains(stopped, state):
+		return lead(j)
+	case j.Quarantined == 1:
+		return "A shard is in quarantine."
+	}
+	return count(j.Quarantined) + " shards are in quarantine."
+}
+
+// mostSilent bounds the silent workers that a sentence names.
+const mostSilent = 3
+
+// silent returns the sentence that says which workers of a job are silent, or "" if none is or the job has ended. A job with
+// silent workers is not bad, because workers that were stopped on purpose are silent too.
+func silent(j *Job) string {
+	_, quiet := talking(j.Workers)
+	if len(quiet) == 0 || !j.Ended.IsZero() || j.Progress.Over() {
+		return ""
+	}
+	var names []string
+	for _, w := range quiet[:min(len(quiet), mostSilent)] {
+		names = append(names, w.Name)
+	}
+	if more := len(quiet) - len(names); more > 0 {
+		names = append(names, count(more)+" more")
+	}
+	verb := "are"
+	if len(quiet) == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%s of %s workers %s silent: %s.", count(len(quiet)), count(len(j.Workers)), verb, strings.Join(names, ", "))
+}
+
+// rank orders the jobs of the list: those in trouble first, the worst before the others, and those that have ended last.
+func (l *listed) rank() int {
+	switch state := l.Progress.State; {
+	case !l.Ended.IsZero():
+		return 5
+	case slices.Contains(stopped, state):
+		return 0
+	case state == bus.Stalled:
+		return 1
+	case l.Bad:
+		return 2
+	case l.Silent != "":
+		return 3
+	}
+	return 4
 }
 
 // stateOf returns the state of a job in a word or two.
@@ -544,16 +604,10 @@ func (v *jobView) setWorkers() {
 		v.Shown = all
 		return
 	}
-	var rest []Worker
-	silent := slices.IndexFunc(all, func(w Worker) bool { return w.Answers == Silent })
-	if silent < 0 {
-		silent = len(all)
-	}
-	talking, quiet := all[:silent], slices.Clone(all[silent:])
-	slices.SortStableFunc(quiet, func(x, y Worker) int { return y.Seen.Compare(x.Seen) })
-	few := min(len(quiet), max(mostWorkers/4, mostWorkers-len(talking)))
-	v.Shown = slices.Concat(talking[:mostWorkers-few], quiet[:few])
-	rest = slices.Concat(talking[mostWorkers-few:], quiet[few:])
+	heard, quiet := talking(all)
+	few := min(len(quiet), max(mostWorkers/4, mostWorkers-len(heard)))
+	v.Shown = slices.Concat(heard[:mostWorkers-few], quiet[:few])
+	rest := slices.Concat(heard[mostWorkers-few:], quiet[few:])
 	shards, rate, gone := 0, 0.0, 0
 	for _, w := range rest {
 		shards, rate = shards+w.Shards, rate+w.Rate
@@ -562,6 +616,19 @@ func (v *jobView) setWorkers() {
 		}
 	}
 	v.Rest = fmt.Sprintf("%s more workers, with %s shards and %s rows/s together; %s of them are silent.", count(len(rest)), count(shards), count(int64(rate)), count(gone))
+}
+
+// talking splits workers into those that are not silent, and those that are, the one that was heard last first.
+func talking(all []Worker) (heard, quiet []Worker) {
+	for _, w := range all {
+		if w.IsSilent() {
+			quiet = append(quiet, w)
+		} else {
+			heard = append(heard, w)
+		}
+	}
+	slices.SortStableFunc(quiet, func(x, y Worker) int { return y.Seen.Compare(x.Seen) })
+	return heard, quiet
 }
 
 // mostRounds bounds the rounds of the table. The line above it counts all.
