@@ -193,7 +193,7 @@ func (c *Claim) replace(ctx context.Context, next job.Lead, wait bool) error {
 	})
 }
 
-// replaceIn is replace with a wait for room. If there is none, it calls makeRoom before it waits: a server may be full of what
+// replaceIn is replace with a wait for room. Without any, it calls makeRoom before it waits: a server may be full of what
 // only the leader deletes.
 func (c *Claim) replaceIn(ctx context.Context, next job.Lead, makeRoom func(what string) error) error {
 	err := c.replace(ctx, next, false)

@@ -79,8 +79,7 @@ func TestClaimKeepsWrong(t *testing.T) {
 func TestFullForRecord(t *testing.T) {
 	var answer func(request func() error) error // to the next request for the record
 	var room func(bytes int64)                  // in the stream of the records
-	var b *Bus
-	b = connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test", Around: func(what string, request func() error) error {
+	b := connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test", Around: func(what string, request func() error) error {
 		if answer != nil && strings.HasPrefix(what, "store the checkpoint") {
 			next := answer
 			answer = nil

@@ -129,7 +129,7 @@ func (b *bench) work(ctx context.Context) {
 	}
 }
 
-// patience bounds the time of a job. If all workers or mergers of a test end, its job would wait for ever, and the test would not say why.
+// patience bounds the time of a job. If all workers or mergers of a test end, its job would wait without an end, and the test would not say why.
 const patience = 5 * time.Minute
 
 // run runs the job with the given number of workers and returns its scores file.
