@@ -1,8 +1,10 @@
 package picture
 
 import (
+	"maps"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"shaver/internal/base/chart"
 )
@@ -86,10 +88,22 @@ type Trend struct {
 	Zero   bool      // the y axis has 0
 }
 
-// Nights shows trends. Each panel has its own y axis, and all have the same x axis.
-func Nights(trends ...Trend) *chart.Figure {
+// Nights shows trends. Each panel has its own y axis, and all have the same x axis, on which names has the names of nights by their
+// numbers. A name that is too long for the axis is left out, and the axis then has numbers.
+func Nights(names map[float64]string, trends ...Trend) *chart.Figure {
+	const few, longest = 3, 12 // ticks, and characters
 	f := &chart.Figure{Name: "nights", Height: low}
 	axis := chart.Axis{Label: "night", Ticks: chart.Whole, Room: [2]float64{6, 6}}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(names)), func(name string) bool { return utf8.RuneCountInString(name) > longest }) {
+		axis.Ticks = func(low, high float64, _ int) (ticks []chart.Tick) {
+			for _, t := range chart.Whole(low, high, few) {
+				if name, ok := names[t.At]; ok {
+					ticks = append(ticks, chart.Tick{At: t.At, Label: name})
+				}
+			}
+			return ticks
+		}
+	}
 	for _, t := range trends {
 		for _, c := range t.Curves {
 			axis.Ends = append(axis.Ends, c.X...)

@@ -168,8 +168,19 @@ func TestMethodsHaveOneInk(t *testing.T) {
 // The label of a curve has no mark, which would look like a point: a picture has as many marks as points.
 func TestLabelsHaveNoMarks(t *testing.T) {
 	c := chart.Series{Label: "a", X: []float64{1, 2, 3}, Y: []float64{1, 3, 2}}
-	p := Nights(Trend{Title: "T", Curves: []chart.Series{c}})
+	p := Nights(nil, Trend{Title: "T", Curves: []chart.Series{c}})
 	if n := strings.Count(string(p.Charts[0].Element("", 368, 227)), "0 1 0 6 0a"); n != 3 {
 		t.Errorf("%d marks for 3 points", n)
+	}
+}
+
+// The axis of nights has their names, or numbers if a name is too long.
+func TestNamesOfNights(t *testing.T) {
+	c := chart.Series{X: []float64{1, 2, 3}, Y: []float64{1, 3, 2}}
+	for name, want := range map[string]bool{"day-2": true, "the second day": false} {
+		p := Nights(map[float64]string{1: "day-1", 2: name, 3: "day-3"}, Trend{Title: "T", Curves: []chart.Series{c}})
+		if text := string(p.Charts[0].Element("", 368, 227)); strings.Contains(text, ">day-3<") != want || strings.Contains(text, ">3<") == want {
+			t.Errorf("%s: the axis has names: %t", name, !want)
+		}
 	}
 }

@@ -263,7 +263,11 @@ func trends(lines []nightly.Line) (chart.Inline, string) {
 	if len(full) > 0 && len(full) < len(lines) {
 		notes = append(notes, fmt.Sprintf("%s of these nights scored all days in full.", capital(count(len(full)))))
 	}
-	return picture.Nights(all...).Inline(), strings.Join(notes, " ")
+	names := map[float64]string{}
+	for i := range lines {
+		names[float64(lines[i].Number)] = oneLine(lines[i].Night)
+	}
+	return picture.Nights(names, all...).Inline(), strings.Join(notes, " ")
 }
 
 func nightRowOf(l *nightly.Line, current string, folders map[string]bool) nightRow {
