@@ -52,7 +52,7 @@ func TestCompress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range append(r.Answer.Text, "small.safetensors: ") {
+	for _, line := range append(r.Answer.Text, "<h2>Ship small.safetensors: ", "is certain to be within 0.02 AUC") {
 		if !strings.Contains(string(page), line) {
 			t.Errorf("the page lacks %q", line)
 		}
@@ -187,7 +187,7 @@ func TestOneAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(html), "<ul class=\"ladder\"><li>"+strings.Join(d.Answer.Text, "</li><li>")+"</li></ul>") {
+		if !strings.Contains(string(html), "<ul class=\"ladder note\"><li>"+strings.Join(d.Answer.Text, "</li><li>")+"</li></ul>") {
 			t.Errorf("the page does not say %q", d.Answer.Text)
 		}
 		return d.Answer.Text, &d

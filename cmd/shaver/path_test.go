@@ -152,7 +152,7 @@ func TestPathScores(t *testing.T) {
 			shaver(t, nil, strings.Fields(text)...)
 		}
 		page := string(readFile(t, file("swept.html"))) + string(readFile(t, file("plain.html")))
-		for _, want := range []string{"not a Shapley value", `<section id="rounds">`, "2 rounds dropped the entries"} {
+		for _, want := range []string{"not a Shapley value", `<section id="rounds">`, "2 rounds dropped the entries", "stay longest", "keep an entry"} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the reports lack %q", want)
 			}

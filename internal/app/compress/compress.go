@@ -164,7 +164,7 @@ func (o *Options) Run(ctx context.Context) (*Result, error) {
 		page.Within = sweep.Bound(o.Within)
 	}
 	if r.Out != "" {
-		page.Shipped = fmt.Sprintf("%s: %s. It keeps %d of %d entries, and rounds the others and the network as far as the rows allow.", filepath.Base(o.Out), cli.Change(r.Pruned.DenseBytes, r.Pruned.Bytes), r.Pruned.Kept, r.Pruned.Entries)
+		page.Shipped = &report.Shipped{File: filepath.Base(o.Out), Bytes: r.Pruned.Bytes, Dense: r.Pruned.DenseBytes, Kept: r.Pruned.Kept, Entries: r.Pruned.Entries, Check: r.Check}
 	}
 	if head, err := scores.ReadHead(o.Scores); err != nil {
 		return nil, err

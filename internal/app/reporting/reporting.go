@@ -42,7 +42,7 @@ type Input struct {
 	Folders       []string // dataset that was scored, for the names of features and the gap; it may be empty
 	Aggregate     string   // "" = that of the recommended table, or of the scores
 	Within        sweep.Bound
-	Shipped       string            // see report.Facts
+	Shipped       *report.Shipped
 	Warn          func(text string) // takes a warning; may be nil
 }
 
@@ -91,10 +91,7 @@ func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 	if o.Aggregate == "" {
 		f.Aggregate = cmp.Or(f.Recommended(), s.DefaultAggregate())
 	}
-	if !s.Ranks() {
-		f.Ends, err = o.ends(p, f.Aggregate)
-	}
-	if len(o.Folders) == 0 || err != nil {
+	if f.Ends, err = o.ends(p, f); err != nil || len(o.Folders) == 0 {
 		return f, err
 	}
 	d, err := worth.OpenScored(p, o.Folders)
@@ -134,13 +131,17 @@ func (o *Input) open() (*cut.Source, error) {
 	return p, nil
 }
 
-// ends returns the most and the least valuable features of each field.
-func (o *Input) ends(p *cut.Source, aggregate string) ([]report.Ends, error) {
-	values, err := p.Scores[0].Aggregate(aggregate)
+// ends returns some features of each field.
+func (o *Input) ends(p *cut.Source, f *report.Facts) ([]report.Ends, error) {
+	values, err := f.Scores.Aggregate(f.Aggregate)
 	if err != nil {
 		return nil, fault.Usagef("--aggregate: %w", err)
 	}
-	ranked, err := worth.Ranked(p, values, o.Folders, make([]bool, len(p.Table)))
+	dropped, err := f.Dropped()
+	if err != nil {
+		return nil, err
+	}
+	ranked, err := worth.Ranked(p, values, o.Folders, dropped)
 	if err != nil {
 		return nil, err
 	}
@@ -150,14 +151,21 @@ func (o *Input) ends(p *cut.Source, aggregate string) ([]report.Ends, error) {
 			if name == "" {
 				name = "id " + strconv.Itoa(x.ID)
 			}
-			features = append(features, report.Feature{Name: name, Count: x.Count, Worth: x.Worth})
+			if f.Scores.Ranks() {
+				x.Worth = 0
+			}
+			features = append(features, report.Feature{Name: name, Count: x.Count, Worth: x.Worth, Kept: x.Kept})
 		}
 		return features
 	}
 	var all []report.Ends
 	for _, features := range ranked {
 		top, bottom := worth.Ends(features, 3)
-		all = append(all, report.Ends{Top: named(top), Bottom: named(bottom)})
+		e := report.Ends{Top: named(top), Bottom: named(bottom), Occur: len(features)}
+		for i := range features {
+			e.Alive += min(features[i].Kept, 1)
+		}
+		all = append(all, e)
 	}
 	return all, nil
 }

@@ -137,3 +137,53 @@ func (s squares) Draw(c *chart.Canvas) {
 	c.Boxes(chart.Ink(1), false, empty...)
 	c.Dots(chart.Ink(6), dots...)
 }
+
+// GoneBins is the number of bins of Gone, and GoneBin the number of the bin of a sparsity.
+const GoneBins = 80
+
+func GoneBin(sparsity float64) int {
+	return min(int(position(sparsity)/position(1)*GoneBins), GoneBins-1)
+}
+
+// Gone shows at which sparsities the features of each field lose their last entry. counts is [m][GoneBins][sorts]: how many features of
+// each sort do so in a bin. Each bar has a part for each sort, and the tallest bars of all fields have the same height. The first
+// field is at the top. shown is a sparsity to mark.
+func Gone(fields, sorts []string, counts [][][]int, shown float64) *chart.Figure {
+	const tall = 30 // px of a field
+	c := &chart.Chart{Title: "Sparsity at which features lose their last entry", About: "How many features of each field lose their last entry around each sparsity", Y: rows(fields)}
+	c.X, c.Y.Room = sparsityAxis(.999), [2]float64{4, tall}
+	c.X.Ends = []float64{0, 1}
+	f := &chart.Figure{Name: "gone", Height: float64(len(fields)*tall + 58), Charts: []*chart.Chart{c}}
+	c.Marks = append(c.Marks, &chart.Rule{At: shown, Vertical: true})
+	for k, label := range sorts {
+		c.Marks = append(c.Marks, drawing(func(c *chart.Canvas) { c.Boxes(chart.Ink(k), true, bars(c, counts, k, tall*.85)...) }))
+		f.Keys = append(f.Keys, chart.Key{Label: label, Of: drawing(func(c *chart.Canvas) { c.Boxes(chart.Ink(k), true, [4]float64{9, 1, 17, 9}) })})
+	}
+	return f
+}
+
+// bars returns the parts of the k-th sort of the bars of Gone, which are at most tall px high.
+func bars(c *chart.Canvas, counts [][][]int, k int, tall float64) (boxes [][4]float64) {
+	edge := func(b int) float64 { return c.X(1 - math.Pow(10, -position(1)*float64(b)/GoneBins)) }
+	for j, bins := range counts {
+		most := 1
+		sums := make([][2]int, len(bins)) // features below the part, and with it
+		for b, sorts := range bins {
+			all := 0
+			for i, n := range sorts {
+				if i == k {
+					sums[b] = [2]int{all, all + n}
+				}
+				all += n
+			}
+			most = max(most, all)
+		}
+		bottom := c.Y(float64(j))
+		for b, of := range sums {
+			if of[1] > of[0] {
+				boxes = append(boxes, [4]float64{edge(b), bottom - tall*float64(of[1])/float64(most), edge(b+1) - .5, bottom - tall*float64(of[0])/float64(most)})
+			}
+		}
+	}
+	return boxes
+}

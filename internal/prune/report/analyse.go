@@ -7,6 +7,7 @@ import (
 
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/layout"
+	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
@@ -22,6 +23,7 @@ type findings struct {
 	bins       [][]mask.Bin // by sparsity: bins of all features together
 	fieldBins  [][]mask.Bin // by field: bins at the reference sparsity
 	cuts       []cutFinding // by sparsity: how certain the cut is
+	gone       [][][]int    // see picture.Gone
 }
 
 // fieldFinding describes the entries of a field.
@@ -40,6 +42,17 @@ type cutFinding struct {
 	withoutIntervals bool    // there are no intervals, so the last three numbers are 0
 }
 
+// Dropped says which entries are dropped at the sparsity Shown.
+func (f *Facts) Dropped() ([]bool, error) {
+	order, err := sweep.Order(f.Scores, f.Aggregate, mask.Abs, f.Entries)
+	if err != nil {
+		return nil, err
+	}
+	_, most := mask.PadsLast(&f.Scores.Layout, order)
+	drop, err := layout.Dropped(f.Scores.Layout.Prunable(), f.Shown())
+	return mask.Of(order, min(drop, most)), err
+}
+
 const binsShown = 3 // as in the paper's RQ5
 
 // analyse computes the findings. It returns an error if the aggregate is unknown.
@@ -54,7 +67,8 @@ func analyse(f *Facts) (*findings, error) {
 		return nil, err
 	}
 	_, most := mask.PadsLast(&s.Layout, order)
-	found := &findings{sparsities: f.sparsities(), shown: len(f.sparsities()) / 2, values: values, order: order, summary: s.Summary(values)}
+	found := &findings{sparsities: f.sparsities(), values: values, order: order, summary: s.Summary(values)}
+	found.shown = slices.Index(found.sparsities, f.Shown())
 	for _, field := range found.summary.Fields {
 		found.fields = append(found.fields, fieldFinding{FieldSummary: field})
 	}
@@ -73,16 +87,54 @@ func analyse(f *Facts) (*findings, error) {
 		}
 		found.cuts = append(found.cuts, f.cut(found, dropped, drop))
 	}
+	found.gone = f.gone(found)
 	return found, nil
 }
 
-// sparsities returns the sparsities at which the sweep has points that rank entries by scores, in
-// ascending order. Without such points it returns Sparsities.
+// gone counts the features that occur by field, by the sparsity at which they lose their last entry, and by the bin of their
+// frequency.
+func (f *Facts) gone(found *findings) [][][]int {
+	s := f.Scores
+	ranks := make([]int32, len(found.order))
+	for rank, i := range found.order {
+		ranks[i] = int32(rank)
+	}
+	last := make([][]int32, len(s.Layout.FieldDims)) // by field and id, the highest rank
+	counts := make([][]int64, len(last))
+	for _, span := range s.Layout.Spans() {
+		if last[span.Field] == nil {
+			last[span.Field], counts[span.Field] = make([]int32, span.Rows), make([]int64, span.Rows)
+		}
+		for id := range span.Rows {
+			from := span.Entry + id*span.Dim
+			last[span.Field][id] = max(last[span.Field][id], slices.Max(ranks[from:from+span.Dim]))
+			counts[span.Field][id] = s.Count[span.Row+id]
+		}
+	}
+	bins := found.bins[0]
+	all := make([][][]int, len(last))
+	for j := range last {
+		for range picture.GoneBins {
+			all[j] = append(all[j], make([]int, len(bins)))
+		}
+		for id, rank := range last[j] {
+			if n := counts[j][id]; n > 0 {
+				sort := slices.IndexFunc(bins, func(b mask.Bin) bool { return n <= b.Most })
+				all[j][picture.GoneBin(float64(rank+1)/float64(s.Layout.Prunable()))][sort]++
+			}
+		}
+	}
+	return all
+}
+
+// sparsities returns the sparsities that the sweep was asked for at which it has points that rank entries by scores, and the one
+// that the report recommends, in ascending order. Without such points it returns Sparsities.
 func (f *Facts) sparsities() []float64 {
 	var all []float64
 	if f.Sweep != nil {
-		for _, p := range f.Sweep.Points {
-			if p.Source != nil && p.Method != sweep.SSEDS {
+		decided := f.Sweep.Decide(f.Within)
+		for i := range f.Sweep.Points {
+			if p := &f.Sweep.Points[i]; p.Source != nil && p.Method != sweep.SSEDS && (f.Sweep.Listed(p) || p == decided) {
 				all = append(all, p.Sparsity)
 			}
 		}
@@ -92,6 +144,17 @@ func (f *Facts) sparsities() []float64 {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// Shown returns the sparsity that pictures, headings and Ends are about: that of the recommended table if it ranks entries by scores.
+func (f *Facts) Shown() float64 {
+	all := f.sparsities()
+	if f.Sweep != nil {
+		if p := f.Sweep.Decide(f.Within); p != nil && slices.Contains(all, p.Sparsity) {
+			return p.Sparsity
+		}
+	}
+	return all[len(all)/2]
 }
 
 // reference returns the index of the sparsity 0.5, at which the paper examines frequencies.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -10,19 +11,22 @@ import (
 	"shaver/internal/prune/sweep"
 )
 
-// answerSection answers which budget to choose.
+// answerSection answers which file or budget to choose.
 type answerSection struct {
-	Lead, Rest string // the answer, whose first part stands out
-	Command    string // arguments of "shaver prune" that make the table; "" = there is no answer
-	Scores     string // job whose scores Command needs; "" = the sweep had only one scores file
-	File       string // file of the model that the answer recommends; "" = it recommends another table
-	Ladder     []string
-	Shipped    string // Facts.Shipped
-	Notes      []string
-	Measured   string // what was measured
-	Loss       string // name of the loss that is compared
-	Unit       string // what follows the name in a heading
-	Rows       []answerRow
+	Heading  string // what to do
+	Lead     string // why
+	Verdict  []fact // what it costs, and how sure that is
+	Command  string // arguments of "shaver prune" that make the table; "" = there is no answer, or its file is there
+	Scores   string // job whose scores Command needs; "" = the sweep had only one scores file
+	File     string // file of the model that the answer recommends; "" = it recommends another table
+	Notes    []string
+	Measured string // what was measured
+	Loss     string // name of the loss that is compared
+	Unit     string // what follows the name in a heading
+	Shipped  bool   // the answer is about a file, and not about a table
+	Ladder   []string
+	Ranked   bool // several rankings, so that rows name the best one
+	Rows     []answerRow
 }
 
 // answerRow is a sparsity with the best result there. The first row is the unpruned model.
@@ -30,6 +34,7 @@ type answerRow struct {
 	Sparsity, Ranking, Parameters, Disk, Memory, Empty string
 	AUC, LogLoss                                       string
 	AUCChange, LossChange                              change
+	Within                                             string // the smallest bound of the ladder within which the table is certain to be
 	Chosen, Unpruned                                   bool
 }
 
@@ -62,24 +67,27 @@ func (c *comparison) lossUnit() string {
 	return ", nat"
 }
 
-// answer returns the section.
-func (c *comparison) answer() *answerSection {
-	s := &answerSection{Loss: c.LossName(), Unit: c.lossUnit(), Measured: c.measured()}
-	s.Lead, s.Rest = c.sentence()
+// answer returns the section. quality is about the recommended table.
+func (c *comparison) answer(f *Facts, quality *qualitySection) *answerSection {
+	s := &answerSection{Loss: c.LossName(), Unit: c.lossUnit(), Measured: c.measured(), Notes: c.caveats(), Ranked: c.rankings() > 1}
+	s.Heading, s.Lead = c.sentence()
 	if c.decided != nil {
-		s.Command = c.command(c.decided)
-		s.Scores = c.source(c.decided)
-		if f := c.ModelOf(c.decided.best.Point); f != nil {
-			s.File = f.File
+		if p := c.ModelOf(c.decided.best.Point); p != nil {
+			s.File = p.File
 		}
 	}
-	s.Notes = c.caveats()
+	if f.Shipped != nil {
+		s.Heading, s.Lead = f.Shipped.sentence(c)
+		s.Shipped = true
+	} else if c.decided != nil {
+		s.Command, s.Scores = c.command(c.decided), c.source(c.decided)
+	}
+	s.Verdict = c.verdict(f, quality)
+	ladder := c.ladder()
 	if len(c.budgets) > 0 {
-		bounds := []float64{float64(c.within)}
-		if a := c.Document.Answer; a != nil {
-			for i := range a.Rungs {
-				bounds = append(bounds, a.Rungs[i].Within)
-			}
+		var bounds []float64
+		for _, r := range ladder {
+			bounds = append(bounds, r.within)
 		}
 		s.Ladder = c.Document.Ladder(bounds...).Text
 	}
@@ -96,8 +104,15 @@ func (c *comparison) answer() *answerSection {
 			b = *c.decided
 		}
 		p := b.best
+		within := "-"
+		for _, rung := range ladder {
+			if rung.certain[p.Point] {
+				within = number(rung.within)
+				break
+			}
+		}
 		row := answerRow{
-			Sparsity: number(p.Sparsity), Ranking: b.by.Label, Parameters: count(p.Parameters), Disk: size(p.Point.TableBytes), Memory: size(p.Point.MemoryBytes),
+			Within: within, Sparsity: number(p.Sparsity), Ranking: b.by.Label, Parameters: count(p.Parameters), Disk: size(p.Point.TableBytes), Memory: size(p.Point.MemoryBytes),
 			Empty: count(int(math.Round(p.EmptyFeatures))), AUC: decimal(p.AUC.Mean), LogLoss: decimal(c.logLossOf(p)),
 			AUCChange: changeOf(c.auc(p)), LossChange: changeOf(c.logLoss(p)), Chosen: c.decided != nil && p.Point == c.decided.best.Point,
 		}
@@ -121,33 +136,122 @@ func (c *comparison) logLossOf(p *sweep.Mean) float64 {
 	return p.Loss.Mean
 }
 
-// sentence returns the answer in one or two sentences.
-func (c *comparison) sentence() (lead, rest string) {
-	limits := number(float64(c.within)) + " " + c.LossName()
-	if c.Unpruned.RMSE == nil {
-		limits = number(float64(c.within)) + " " + c.AUCName() + " and " + limits
+// rung says which tables are certain to be within a bound.
+type rung struct {
+	within  float64
+	certain map[*sweep.Point]bool
+}
+
+// ladder returns the bounds of the ladder, ascending.
+func (c *comparison) ladder() (all []rung) {
+	bounds := append(slices.Clone(sweep.Rungs), float64(c.within))
+	if a := c.Document.Answer; a != nil {
+		for i := range a.Rungs {
+			bounds = append(bounds, a.Rungs[i].Within)
+		}
 	}
+	slices.Sort(bounds)
+	for _, b := range slices.Compact(bounds) {
+		all = append(all, rung{b, c.Certain(sweep.Bound(b).Holds)})
+	}
+	return all
+}
+
+// limits names the bound.
+func (c *comparison) limits() string {
+	text := number(float64(c.within)) + " " + c.LossName()
+	if c.Unpruned.RMSE == nil {
+		text = number(float64(c.within)) + " " + c.AUCName() + " and " + text
+	}
+	return text
+}
+
+// sentence returns the answer as a heading, and its reason.
+func (c *comparison) sentence() (heading, reason string) {
 	d := c.decided
 	switch {
 	case len(c.budgets) == 0:
-		return "This sweep has no table with dropped entries.", "Run shaver sweep with scores to measure some."
+		return "This sweep has no table with dropped entries", "Run shaver sweep with scores to measure some."
 	case d == nil:
-		lead = "No measured table is certain to be within " + limits + " of the unpruned model."
+		reason = "No measured table is certain to be within " + c.limits() + " of the unpruned model."
 		if r := c.Rung(c.within); r.Guess != nil {
-			return lead, "The best guess keeps " + kept(r.Guess.Sparsity) + " of the entries, " + size(&r.Guess.TableBytes) + " on disk" + r.Would() + "."
+			return "No smaller table is certain", reason + " The best guess keeps " + kept(r.Guess.Sparsity) + " of the entries, " + size(&r.Guess.TableBytes) + " on disk" + r.Would() + "."
 		}
-		return lead, "Measure larger tables, or allow more with --within."
+		return "No smaller table is certain", reason + " Measure larger tables, or allow more with --within."
 	}
 	p := d.best
-	rest = count(p.Parameters) + " parameters"
-	if p.Point.TableBytes != nil && c.Unpruned.TableBytes != nil {
-		rest += ", " + size(p.Point.TableBytes) + " on disk instead of " + size(c.Unpruned.TableBytes)
-	}
-	has := "keeps " + kept(p.Sparsity) + " of the entries"
+	heading = "Keep " + kept(p.Sparsity) + " of the entries"
 	if d.by.model {
-		has = "is that of " + c.ModelOf(p.Point).File + ", " + kept(p.Sparsity) + " of the unpruned one"
+		heading = "Take the table of " + c.ModelOf(p.Point).File + ", " + kept(p.Sparsity) + " of the unpruned one"
 	}
-	return fmt.Sprintf("The smallest table within %s %s:", limits, has), rest + "."
+	if p.Point.TableBytes != nil && c.Unpruned.TableBytes != nil {
+		heading += ": " + size(p.Point.TableBytes) + " instead of " + size(c.Unpruned.TableBytes)
+	}
+	return heading, "This is the smallest measured table that is certain to be within " + c.limits() + " of the unpruned model."
+}
+
+// sentence returns the answer as a heading, and its reason.
+func (s *Shipped) sentence(c *comparison) (heading, reason string) {
+	heading = fmt.Sprintf("Ship %s: %s instead of %s", oneLine(s.File), size(&s.Bytes), size(&s.Dense))
+	keeps := fmt.Sprintf("It keeps %s of %s entries", count(s.Kept), count(s.Entries))
+	if a := s.Check.Answer; a != nil && !s.Check.Refuted() {
+		for _, r := range a.Rungs {
+			if r.Within != float64(c.within) || r.Certain == nil {
+				continue
+			}
+			reason = fmt.Sprintf("It is the smallest file found that is certain to be within %s of the unpruned model, on %s rows of %s. ", c.limits(), count(s.Check.Rows), s.Check.Split)
+			if c.decided != nil && c.decided.best.Parameters == r.Certain.Parameters {
+				keeps += ", those of the marked table"
+			}
+		}
+	}
+	return heading, reason + keeps + ", and rounds them and the network."
+}
+
+// verdict says what the answer costs, and how sure that is. It is about the file, and otherwise about the recommended table.
+func (c *comparison) verdict(f *Facts, quality *qualitySection) (all []fact) {
+	metric := func(name string, i *sweep.Interval) {
+		of := changeOf(i)
+		if of.Interval != "" {
+			of.Interval = "95%: " + of.Interval
+		}
+		all = append(all, fact{name, of.Value, of.Interval})
+	}
+	switch s := f.Shipped; {
+	case s != nil:
+		all = append(all, fact{"file", size(&s.Bytes), "of " + size(&s.Dense)})
+		if m := cmp.Or(s.Check.GAUC, s.Check.AUC); m != nil {
+			metric(c.AUCName(), &m.Difference)
+		}
+		metric(c.lossBase(), &cmp.Or(s.Check.RMSE, s.Check.LogLoss).Difference)
+	case c.decided != nil:
+		if p := c.decided.best.Point; p.TableBytes != nil && c.Unpruned.TableBytes != nil {
+			all = append(all, fact{"table", size(p.TableBytes), "of " + size(c.Unpruned.TableBytes)})
+		}
+		metric(c.AUCName(), c.auc(c.decided.best))
+		metric(c.LossName(), c.logLoss(c.decided.best))
+	default:
+		return nil
+	}
+	if quality != nil && quality.Slices != nil {
+		all = append(all, fact{"slices that lose", fmt.Sprintf("%d of %d", quality.Slices.Lost, len(c.Slices)), "for certain"})
+	}
+	if quality != nil && quality.Calibration != nil && quality.Calibration.judged {
+		holds, note := "holds", "no rate is certain to be off"
+		if quality.Calibration.off {
+			holds, note = "is off", quality.Calibration.Heading
+		}
+		all = append(all, fact{"calibration", holds, note})
+	}
+	rows := fact{"rows judged", count(c.Rows), "enough for this bound"}
+	if r := c.Rung(c.within); r.Rows > 0 {
+		rows.Note = "about " + sweep.Round(r.Rows) + " could prove a smaller table"
+	}
+	all = append(all, rows)
+	if f.Gap != nil {
+		all = append(all, fact{"new rows", percent(f.Gap.Total.Back()), "of what the fields are worth holds there"})
+	}
+	return all
 }
 
 // kept writes the portion of the entries that is kept at a sparsity.
@@ -206,23 +310,24 @@ func (c *comparison) caveats() []string {
 	} else {
 		notes = append(notes, c.lossBase()+" is compared without calibration. A calibration often repairs most of its increase; shaver sweep measures this if no row of val was scored.")
 	}
-	rankings, models := 0, 0 // those that drop entries, and series of model files
-	for _, m := range c.methods {
-		switch {
-		case m.model:
-			models++
-		case !m.rounded:
-			rankings++
-		}
-	}
-	if rankings > 1 {
+	if rankings := c.rankings(); rankings > 1 {
 		notes = append(notes, fmt.Sprintf("The best of %d rankings was chosen on the rows on which it is measured, so its numbers are slightly too good. The intervals of the answer account for this.", rankings))
 	}
-	if models > 0 {
+	if slices.ContainsFunc(c.methods, func(m *method) bool { return m.model }) {
 		notes = append(notes, "The sweep also measured model files as they are, each with its own table and head.")
 	}
 	if c.Group != nil {
 		notes = append(notes, c.Group.Text()+". Every AUC on this page is this GAUC.")
 	}
 	return notes
+}
+
+// rankings returns the number of methods that drop entries.
+func (c *comparison) rankings() (n int) {
+	for _, m := range c.methods {
+		if !m.model && !m.rounded {
+			n++
+		}
+	}
+	return n
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/prune/gate"
 	"shaver/internal/prune/sweep"
 )
 
@@ -48,7 +49,7 @@ func TestAnswer(t *testing.T) {
 	f := facts()
 	page := shown(t, f)
 	contains(t, page,
-		"The smallest table within 0.02 AUC and 0.02 calibrated LogLoss keeps 50% of the entries:</strong> 9 parameters, 35 KiB on disk instead of 70 KiB.",
+		"<h2>Keep 50% of the entries: 35 KiB instead of 70 KiB</h2>", "This is the smallest measured table that is certain to be within 0.02 AUC and 0.02 calibrated LogLoss of the unpruned model.",
 		`<code>--sparsity 0.5 --aggregate signed --protect '<script>alert("1")</script>' --field-minimum 0.125 --calibrate --dataset DIR</code>`,
 		`<tr class="chosen"><th>0.5</th><td>35 KiB</td>`,
 		"The best of 2 rankings was chosen on the rows on which it is measured", "The intervals of the answer account for this",
@@ -58,22 +59,39 @@ func TestAnswer(t *testing.T) {
 		t.Error("the page does not mark one budget and one ranking")
 	}
 	// The repeats at 0.5 have the AUC 0.8 and 0.802, and their intervals end .004 from them.
-	contains(t, plain(page), "|0.5|35 KiB|0.8010|−0.0090|−0.0140 to −0.0040|0.4000|+0.0100|+0.0060 to +0.0140|9|35 KiB|0|shapley|")
+	contains(t, plain(page), "|0.5|35 KiB|0.8010|−0.0090|−0.0140 to −0.0040|0.4000|+0.0100|+0.0060 to +0.0140|9|35 KiB|0|0.02|shapley|")
+	contains(t, plain(page), "|table|35 KiB|of 70 KiB|AUC|−0.0090|95%: −0.0140 to −0.0040|calibrated LogLoss|+0.0100|95%: +0.0060 to +0.0140|slices that lose|2 of 3|for certain|calibration|holds|no rate is certain to be off|rows judged|1,000|",
+		"|new rows|33%|of what the fields are worth holds there|")
 
 	// A larger bound allows a smaller table, and a smaller one allows none.
 	f.Within = sweep.Bound(.05)
-	contains(t, shown(t, f), "within 0.05 AUC and 0.05 calibrated LogLoss keeps 10% of the entries", `<tr class="chosen"><th>0.9</th>`)
+	contains(t, shown(t, f), "Keep 10% of the entries", "within 0.05 AUC and 0.05 calibrated LogLoss", `<tr class="chosen"><th>0.9</th>`)
 	f.Within = .012
 	page = shown(t, f)
-	contains(t, page, "No measured table is certain to be within 0.012 AUC and 0.012 calibrated LogLoss", "The best guess keeps 50% of the entries, 35 KiB on disk; about ", " rows would make it certain.", "AUC and LogLoss are not certain to hold", "<li>certain within 0.012: nothing smaller than the whole table</li>")
-	lacks(t, page, "--sparsity 0.5 --aggregate")
+	contains(t, page, "No measured table is certain to be within 0.012 AUC and 0.012 calibrated LogLoss", "The best guess keeps 50% of the entries, 35 KiB on disk; about ", " rows would make it certain.", "AUC and LogLoss are not certain to hold", "<h2>No smaller table is certain</h2>")
+	lacks(t, page, "--sparsity 0.5 --aggregate", `<dl class="verdict">`)
 
 	// There is only one ranking.
 	f = facts()
 	f.Sweep.Points = f.Sweep.Points[:1]
 	page = shown(t, f)
-	contains(t, page, "keeps 50% of the entries")
-	lacks(t, page, "slightly too good")
+	contains(t, page, "Keep 50% of the entries")
+	lacks(t, page, "slightly too good", "best ranking", "What each ranking is for")
+}
+
+// If a file was made, the page names it and its price, and no command. It is said to be certain only if the check of the file says so.
+func TestShipped(t *testing.T) {
+	f := facts()
+	value, low, high := .001, -.002, .004
+	f.Shipped = &Shipped{File: hostile, Bytes: 408 << 10, Dense: 2 << 20, Kept: 7, Entries: 18, Check: &gate.Document{Split: "test", Rows: 1000,
+		AUC: &gate.Metric{Passed: true, Difference: sweep.Interval{Value: value, Low: &low, High: &high}}, LogLoss: &gate.Metric{Passed: true, Difference: sweep.Interval{Value: .003}},
+		Answer: &sweep.Answer{Rungs: []sweep.Rung{{Within: .02, Certain: &sweep.Table{}}}}}}
+	page := shown(t, f)
+	contains(t, page, "<h2>Ship "+oneLine(hostile)+": 408 KiB instead of 2.0 MiB</h2>", "It is the smallest file found that is certain to be within 0.02 AUC and 0.02 calibrated LogLoss of the unpruned model, on 1,000 rows of test. It keeps 7 of 18 entries, and rounds them", "before it is rounded")
+	contains(t, plain(strings.ReplaceAll(page, hostile, "")), "|file|408 KiB|of 2.0 MiB|AUC|+0.0010|95%: −0.0020 to +0.0040|LogLoss|+0.0030|slices that lose|")
+	lacks(t, page, "To make this table")
+	f.Shipped.Check.Answer.Rungs[0].Certain = nil
+	lacks(t, shown(t, f), "It is the smallest file")
 }
 
 // A metric whose interval is unknown is not said to hold.
@@ -225,7 +243,7 @@ func TestAnswerModel(t *testing.T) {
 	f := facts()
 	addModel(f, hostile, .8, .815)
 	page := shown(t, f)
-	contains(t, page, "The smallest table within 0.02 AUC and 0.02 calibrated LogLoss is that of "+hostile+", 20% of the unpruned one:</strong> 4 parameters",
+	contains(t, page, "<h2>Take the table of "+hostile+", 20% of the unpruned one: ",
 		"This table is part of a model of its own, in the file <code>"+hostile+"</code>.", `<tr class="chosen"><th>0.8</th>`, "This section compares the unpruned model with pep at sparsity 0.8.",
 		"The best of 2 rankings", "The sweep also measured model files as they are")
 	lacks(t, page, "To make this table")
@@ -240,7 +258,7 @@ func TestAnswerModel(t *testing.T) {
 	f = facts()
 	addModel(f, "pep.safetensors", .8, .7)
 	page = shown(t, f)
-	contains(t, page, "keeps 50% of the entries", "To make this table", `<th>0.8</th>`)
+	contains(t, page, "Keep 50% of the entries", "To make this table", `<th>0.8</th>`)
 	lacks(t, page, "This table is part of a model")
 }
 
@@ -266,7 +284,7 @@ func TestModelsAlone(t *testing.T) {
 	if err := f.Check(); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, shown(t, f), "is that of pep.safetensors")
+	contains(t, shown(t, f), "Take the table of pep.safetensors")
 	f.Sweep.Model = strings.Repeat("12", 32)
 	if err := f.Check(); err == nil {
 		t.Error("a sweep of another model has no error")

@@ -43,6 +43,12 @@ func compare(d *sweep.Document, within sweep.Bound) *comparison {
 	c := &comparison{Document: d, within: within, certain: d.Certain(within.Holds), calibrated: d.Unpruned.CalibratedLoss() != nil}
 	var names []string
 	point := d.Decide(within)
+	shown := map[*sweep.Point]bool{point: true} // tables of the ladder
+	for _, r := range d.Ladder(float64(within)).Rungs {
+		if r.Certain != nil {
+			shown[r.Certain.Point] = true
+		}
+	}
 	for _, s := range d.Series() {
 		first := s.Points[0].Point
 		if first.Method == sweep.Nothing && first != point {
@@ -53,7 +59,7 @@ func compare(d *sweep.Document, within sweep.Bound) *comparison {
 		slices.SortStableFunc(m.Points, func(a, b sweep.Mean) int { return cmp.Compare(a.Sparsity, b.Sparsity) })
 		c.methods = append(c.methods, m)
 		for k := range m.Points {
-			if p := m.Points[k].Point; !m.rounded && (d.Listed(p) || p == point) {
+			if p := m.Points[k].Point; !m.rounded && (d.Listed(p) || shown[p]) {
 				c.consider(m, &m.Points[k])
 			}
 			if m.Points[k].Point == point {

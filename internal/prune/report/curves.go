@@ -297,7 +297,7 @@ func (c *comparison) bestRounded(m *method) bool {
 // rankingRows says what each method is for, and compares them at the reference.
 func (c *comparison) rankingRows() (rows []rankingRow, at string) {
 	reference := c.reference()
-	if reference == nil {
+	if reference == nil || len(c.methods) == 1 {
 		return nil, ""
 	}
 	for _, m := range c.methods {

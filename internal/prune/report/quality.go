@@ -22,6 +22,8 @@ type qualitySection struct {
 // calibrationPart compares predicted probabilities with labels.
 type calibrationPart struct {
 	Heading string
+	judged  bool // its intervals are known
+	off     bool // some predictions are certain to be off
 	Figure  chart.Inline
 	Models  []string // names of the models, in the order of Rows
 	Rows    []calibrationRow
@@ -37,6 +39,7 @@ type calibrationRow struct {
 // slicesPart shows metrics on slices of the rows.
 type slicesPart struct {
 	Heading string
+	Lost    int         // number of slices that are certain to lose
 	Rare    *sliceTable // by the rarest feature of a row; may be nil
 	Fields  *sliceTable // by the feature of a field; may be nil
 }
@@ -80,11 +83,11 @@ func (c *comparison) calibrationOf(b *budget, show addPicture) *calibrationPart 
 	if len(full) == 0 || len(pruned) == 0 {
 		return nil
 	}
-	part := &calibrationPart{}
+	part := &calibrationPart{judged: c.Unpruned.RMSE == nil}
 	var curves []chart.Series
 	add := func(name string, style int, strong bool, bins []sweep.CurveBin, predicted func(*sweep.CurveBin) float64) {
 		curve, worst := chart.Series{Label: name, Style: style, Strong: strong}, 0.
-		part.Heading = "No predictions are certain to be off"
+		part.Heading, part.off = "No predictions are certain to be off", false
 		for i := range bins {
 			bin := &bins[i]
 			p := predicted(bin)
@@ -97,7 +100,7 @@ func (c *comparison) calibrationOf(b *budget, show addPicture) *calibrationPart 
 				row.change = changeOf(i)
 				curve.Low, curve.High = append(curve.Low, *i.Low), append(curve.High, *i.High)
 				if i.Differs() && math.Abs(off) > worst {
-					worst = math.Abs(off)
+					worst, part.off = math.Abs(off), true
 					part.Heading = fmt.Sprintf("The observed rate differs from predictions of %.2g by %s", p, row.Interval)
 				}
 			}
@@ -162,8 +165,11 @@ func (c *comparison) slices(b *budget) *slicesPart {
 			if c.Group == nil || d.GAUC != nil {
 				row.AUCChange = changeOf(d.JudgedAUC())
 			}
-			if joint := loss.Among(len(c.Document.Slices), slice.Rows); joint.Differs() && loss.Value > worstLoss {
-				worst, worstLoss, reach = &row, loss.Value, changeOf(joint).Interval
+			if joint := loss.Among(len(c.Document.Slices), slice.Rows); joint.Differs() && loss.Value > 0 {
+				part.Lost++
+				if loss.Value > worstLoss {
+					worst, worstLoss, reach = &row, loss.Value, changeOf(joint).Interval
+				}
 			}
 		}
 		if row.Field == "" {

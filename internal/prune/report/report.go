@@ -17,6 +17,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/gate"
 	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 )
@@ -32,11 +33,19 @@ type Facts struct {
 	Run          *Run            // time and resources of the job; nil = unknown
 	Sweep        *sweep.Document // results of pruning; nil = not measured
 	Within       sweep.Bound     // how much worse than the unpruned model a table may be
-	Shipped      string          // sentence about a file that was made within the bound, or ""
+	Shipped      *Shipped        // file that was made; nil = none
 	Program      string          // name and version of the program that writes the page
-	Ends         []Ends          // features worth most and least of each field, [m]; nil = not shown
+	Ends         []Ends          // some features of each field, [m]; nil = not shown
 	Path         *slice.Path     // path over the fields and columns of the model; nil = not shown
 	Gap          *gap.Gap        // what the model memorises; nil = not shown
+}
+
+// Shipped is a file that was made from the model.
+type Shipped struct {
+	File          string         // name
+	Bytes, Dense  int64          // sizes of the file, and of one with the whole model
+	Kept, Entries int            // of the embedding table
+	Check         *gate.Document // of the file
 }
 
 // Run holds the time and the resources that a job took.
@@ -48,14 +57,19 @@ type Run struct {
 	Program             string    // name and version of the program that ran the job; "" = unknown
 }
 
-// Ends holds the features of a field that are worth most and least, among those that occur.
-type Ends struct{ Top, Bottom []Feature }
+// Ends holds features of a field, among those that occur: those that are worth most and least, or of a path those that stay longest and
+// those that go first.
+type Ends struct {
+	Top, Bottom  []Feature
+	Occur, Alive int // number of features that occur, and of those of them that keep an entry at Facts.Shown
+}
 
 // Feature is a feature in Ends.
 type Feature struct {
 	Name  string
 	Count int64   // number of rows in which it occurs
-	Worth float64 // sum of the aggregate over its entries, nat
+	Worth float64 // sum of the aggregate over its entries, nat; not of a path
+	Kept  int     // number of entries that it keeps at Facts.Shown
 }
 
 // Sparsities lists the sparsities that a report shows if there is no sweep.
@@ -127,6 +141,7 @@ type document struct {
 	Frequency *frequencySection
 	Ends      []endsRow
 	Summed    string            // what Ends adds up over the entries of a feature
+	Shown     float64           // see Facts.Shown
 	Gap       *gapSection       // nil without Facts.Gap
 	Certainty *certaintySection // nil for a path, which has no values
 	Rounds    *roundsSection    // of a path; nil for other scores
@@ -146,9 +161,6 @@ func Write(f *Facts) (*Report, error) {
 	var c *comparison
 	if f.Sweep != nil {
 		c = compare(f.Sweep, f.Within)
-		if c.decided != nil {
-			found.shown = max(0, slices.Index(found.sparsities, c.decided.best.Sparsity))
-		}
 	}
 	d := document{frame: frame{Of: OfModel + f.Scores.Spec.Model, Kind: "Pruning report", Title: f.title(), Summary: f.summary()}, Warnings: f.warnings(), Job: f.job()}
 	var pictures []*chart.Figure
@@ -157,8 +169,8 @@ func Write(f *Facts) (*Report, error) {
 		return p.Inline()
 	}
 	if c != nil {
-		d.Answer, d.Curves, d.Quality = c.answer(), c.curves(show), c.quality(show)
-		d.Answer.Shipped = f.Shipped
+		d.Curves, d.Quality = c.curves(show), c.quality(show)
+		d.Answer = c.answer(f, d.Quality)
 	}
 	d.Fields, d.Frequency = f.fieldsOf(found, show), f.frequencyOf(found, show)
 	if f.Scores.Ranks() {
@@ -172,6 +184,7 @@ func Write(f *Facts) (*Report, error) {
 	if f.Path != nil {
 		d.Removals = removalsOf(f.Path, show)
 	}
+	d.Shown = found.sparsities[found.shown]
 	for j, e := range f.Ends {
 		d.Ends, d.Summed = append(d.Ends, endsRow{f.Scores.Fields[j], e}), summed[f.Aggregate]
 	}
@@ -204,7 +217,7 @@ func (d *document) links() []link {
 		link
 		shown bool
 	}{
-		{link{"answer", "Budget"}, d.Answer != nil},
+		{link{"answer", "Answer"}, d.Answer != nil},
 		{link{"curves", "Rankings"}, d.Curves != nil},
 		{link{"quality", "Losses"}, d.Quality != nil},
 		{link{"fields", "Fields"}, true},

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ import (
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 	"shaver/internal/value/tally"
 )
 
@@ -62,7 +64,7 @@ func facts() *Facts {
 		Architecture: &model.Architecture{Kind: model.FM, FieldDims: s.Layout.FieldDims, Dim: 2}, Entries: make([]float32, 18), Scores: s, Digest: strings.Repeat("ef", 32),
 		Aggregate: scores.Sum, Run: &Run{Seconds: 90, CPUSeconds: 7200, Shards: 1234, Workers: 3, Finished: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Program: "shaver v1, commit abc"},
 		Within: sweep.Bound(.02), Program: "shaver v2, commit def",
-		Ends: []Ends{{Top: []Feature{{"<b>", 40, 1e-4}}, Bottom: []Feature{{"id 1", 3, 7e-5}}}, {}, {}},
+		Ends: []Ends{{Top: []Feature{{"<b>", 40, 1e-4, 2}}, Bottom: []Feature{{"id 1", 3, 7e-5, 0}}, Occur: 3, Alive: 1}, {}, {}},
 	}
 	f.Sweep = swept(s.Spec.ID())
 	at := func(value, half float64) evaluate.Difference {
@@ -144,7 +146,7 @@ func TestGolden(t *testing.T) {
 	for _, p := range r.Pictures {
 		names = append(names, p.Name)
 	}
-	if got := strings.Join(names, " "); got != "differences sweep calibration fields frequency cut" {
+	if got := strings.Join(names, " "); got != "differences sweep calibration fields frequency gone cut" {
 		t.Errorf("the pictures are %s", got)
 	}
 }
@@ -229,7 +231,7 @@ func TestParts(t *testing.T) {
 		return strings.Contains(string(r.HTML), text)
 	}
 	for _, text := range []string{
-		"Which budget?", "What each ranking is for", "Where pruning loses", "worth most and least", "but uncertain", "by their signed scores. These fields keep all entries: &lt;script&gt;", "at least 12.5% of its",
+		"certain to be within", "What each ranking is for", "Where pruning loses", "worth most and least", "but uncertain", "by their signed scores. These fields keep all entries: &lt;script&gt;", "at least 12.5% of its",
 		"<dt>time</dt><dd>90 s</dd>", "<dt>CPU time</dt><dd>2 h</dd>", "finished <strong>2026-05-04 03:02 UTC</strong>", "shaver v1, commit abc", "shaver v2, commit def",
 	} {
 		if !has(text) {
@@ -244,7 +246,7 @@ func TestParts(t *testing.T) {
 		t.Errorf("the page lacks %q", more)
 	}
 	f.Sweep, f.Run, f.Ends = nil, nil, nil
-	for _, text := range []string{"Which budget?", "What each ranking is for", "Where pruning loses", "CPU time", "finished", "worth most and least", "not converged"} {
+	for _, text := range []string{"certain to be within", "What each ranking is for", "Where pruning loses", "CPU time", "finished", "worth most and least", "not converged"} {
 		if has(text) {
 			t.Errorf("the page has %q without its facts", text)
 		}
@@ -513,4 +515,43 @@ func contrast(t *testing.T, a, b string) float64 {
 	}
 	x, y := luminance(a), luminance(b)
 	return (max(x, y) + .05) / (min(x, y) + .05)
+}
+
+// A feature counts in the bin of the smallest sparsity that keeps none of its entries, and in that of its frequency.
+func TestGone(t *testing.T) {
+	f := facts()
+	found, err := analyse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, rows, all := len(f.Entries), 0, 0
+	for j, features := range f.Scores.Layout.FieldDims {
+		want := make([][]int, picture.GoneBins)
+		for b := range want {
+			want[b] = make([]int, len(found.bins[0]))
+		}
+		for id := range features {
+			row, kept := rows+id, 0
+			for drop := range n + 1 {
+				if mask := mask.Of(found.order, drop); !mask[2*row] || !mask[2*row+1] {
+					kept = drop
+				}
+			}
+			sort := 0
+			for f.Scores.Count[row] > found.bins[0][sort].Most {
+				sort++
+			}
+			if f.Scores.Count[row] > 0 {
+				want[picture.GoneBin(float64(kept+1)/float64(n))][sort]++
+				all++
+			}
+		}
+		rows += features
+		if !reflect.DeepEqual(found.gone[j], want) {
+			t.Errorf("field %d: %v, expected %v", j, found.gone[j], want)
+		}
+	}
+	if all != 8 || picture.GoneBin(0) != 0 || picture.GoneBin(.9) != picture.GoneBins/4 || picture.GoneBin(1) != picture.GoneBins-1 {
+		t.Errorf("%d features occur, bins %d %d %d", all, picture.GoneBin(0), picture.GoneBin(.9), picture.GoneBin(1))
+	}
 }

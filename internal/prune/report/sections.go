@@ -132,6 +132,7 @@ func portion(part, whole float64) float64 {
 type frequencySection struct {
 	Heading    string
 	Figure     chart.Inline
+	Gone       chart.Inline // when the features of each field go
 	Sparsities []float64
 	Bins       []binRow
 	Reference  float64 // sparsity of Fields
@@ -180,6 +181,15 @@ func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection 
 	}
 	s.Heading = s.heading()
 	s.Figure = show(picture.Frequency(most, s.Dim, names, curves))
+	var fields []string
+	gone := make([][][]int, 0, len(found.gone))
+	for _, j := range found.byWorth() {
+		fields, gone = append(fields, found.fields[j].Name), append(gone, found.gone[j])
+	}
+	for k, bin := range found.bins[0] {
+		names[k] += ", " + count(bin.Least) + " to " + count(bin.Most) + " rows"
+	}
+	s.Gone = show(picture.Gone(fields, names, gone, found.sparsities[found.shown]))
 	return s
 }
 

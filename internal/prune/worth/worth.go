@@ -17,7 +17,7 @@ type Feature struct {
 	ID    int     `json:"id"`              // within its field
 	Name  string  `json:"value,omitempty"` // from the vocabulary, if there is one
 	Count int64   `json:"count"`           // number of rows
-	Worth float64 `json:"worth"`           // sum of the aggregate over its entries, nat
+	Worth float64 `json:"worth"`           // sum of the aggregate over its entries, nat; of a path, the highest rank of its entries
 	Kept  int     `json:"kept"`            // number of kept entries
 }
 
@@ -40,7 +40,11 @@ func Ranked(p *cut.Source, values []float64, folders []string, dropped []bool) (
 			f.ID, f.Count = id, s.Count[span.Row+id]
 			from := span.Entry + id*span.Dim
 			for i := from; i < from+span.Dim; i++ {
-				f.Worth += values[i]
+				if s.Ranks() {
+					f.Worth = max(f.Worth, values[i])
+				} else {
+					f.Worth += values[i]
+				}
 				if !dropped[i] {
 					f.Kept++
 				}
