@@ -146,7 +146,9 @@ func (b *Bus) HasRoom(ctx context.Context, jobID string, bytes int64) (bool, err
 	if errors.Is(err, ErrFull) {
 		return false, nil
 	}
-	return true, errors.Join(err, b.Delete(ctx, name))
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.patience.call)
+	defer cancel()
+	return true, errors.Join(err, b.Delete(after, name))
 }
 
 // zeros is an endless reader of zeros.

@@ -25,7 +25,7 @@ import (
 var limits = job.Limits{Window: 1024, Largest: 32 << 10, Held: 16 << 30, SaveEvery: 256, SaveBytes: 4 << 30, Tries: 5}
 
 // maxProbe bounds the bytes that are stored to see whether the server has room for results.
-const maxProbe = 64 << 20
+const maxProbe = 16 << 20
 
 // maxPartialBytes bounds the size that a result may claim for its partial.
 const maxPartialBytes = 8 << 30
@@ -52,7 +52,6 @@ type leader struct {
 	meter     meter
 	retries   retries
 	lost      lost
-	largest   int64          // bytes of the largest partial so far
 	crew      *bus.Connected // workers that are connected; nil = results come, or nobody asked yet
 }
 
@@ -188,7 +187,7 @@ func (l *leader) receive(ctx context.Context, e bus.Event) (end job.Action, err 
 	var event job.Event
 	switch {
 	case e.Result != nil:
-		event, l.largest = l.fits(e.Result), max(l.largest, e.Result.Bytes())
+		event = l.fits(e.Result)
 	case e.Quarantine != nil:
 		if e.Quarantine.Lost { // the worker has deleted what it could not use
 			if err := l.inputs.store(ctx, nil); err != nil {
@@ -269,12 +268,16 @@ func (l *leader) lookForRoom(ctx context.Context) (end job.Action, err error) {
 	}
 	short, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
-	if room, err := l.bus.HasRoom(short, l.job.ID, min(max(l.largest, l.publisher.largest.Load(), 1<<10), maxProbe)); err != nil || room {
+	if room, err := l.bus.HasRoom(short, l.job.ID, min(max(l.machine.Largest(), l.publisher.largest.Load(), 1<<10), maxProbe)); err != nil || room {
 		return nil, nil // the next look may say more
 	}
-	l.log.Warn("the server has no room for results, so tasks make room, and fewer are published from now on", zap.Int("tasks", l.machine.Counts().Open))
-	l.schedule.probes = 0
-	return l.feed(ctx, job.NoRoom{})
+	open := l.machine.Counts().Open
+	l.log.Warn("the server has no room for results, so tasks make room, and fewer are published from now on", zap.Int("tasks", open))
+	end, err = l.feed(ctx, job.NoRoom{})
+	if l.machine.Counts().Open < open { // look again soon
+		l.schedule.probes = 0
+	}
+	return end, err
 }
 
 // saveIfDue makes a checkpoint if it is time for one and the machine has something to
@@ -399,8 +402,14 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 		return nil, l.bus.DeleteTask(ctx, id, a.Shard)
 	case job.Recall:
 		l.publisher.orders.recall()
+		stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "room for results")
+		defer stop()
 		for _, shard := range a.Shards {
-			if err := errors.Join(l.bus.DeleteTask(ctx, id, shard), l.bus.Delete(ctx, bus.ShardName(id, shard))); err != nil {
+			err := l.bus.DeleteTask(ctx, id, shard)
+			if err == nil && (!l.job.Plan.InPlace || l.publisher.orders.overWire(shard)) {
+				err = l.bus.Delete(ctx, bus.ShardName(id, shard))
+			}
+			if err != nil {
 				return nil, err
 			}
 		}

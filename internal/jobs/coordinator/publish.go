@@ -314,21 +314,18 @@ func (p *publisher) publishUnless(ctx context.Context, recalled <-chan struct{},
 	}
 	attempt, end := context.WithCancel(ctx)
 	defer end()
-	ended := make(chan error, 1)
-	go func() { ended <- p.publish(attempt, task, data, turn) }()
-	select {
-	case err := <-ended:
-		return err == nil, err
-	case <-recalled:
-	}
-	end()
-	if err := <-ended; err == nil || ctx.Err() != nil || !errors.Is(err, context.Canceled) {
-		return err == nil, err
-	}
-	if data == nil {
+	go func() {
+		select {
+		case <-recalled:
+			end()
+		case <-attempt.Done():
+		}
+	}()
+	err = p.publish(attempt, task, data, turn)
+	if err != nil && attempt.Err() != nil && ctx.Err() == nil {
 		return false, nil
 	}
-	return false, p.bus.Delete(ctx, bus.ShardName(task.Job, task.Shard))
+	return err == nil, err
 }
 
 // publish stores the shard, if there is one. When turn is closed, it publishes the task.

@@ -95,8 +95,8 @@ type (
 	}
 	// Withdraw deletes the task of a shard.
 	Withdraw struct{ Shard int }
-	// Recall takes back all Publish whose tasks are not stored yet, except those with Workers, and then withdraws the tasks of
-	// the given shards. Their data is deleted, too.
+	// Recall takes back the Publish of the given shards, which are all whose tasks are not stored yet, except those with Workers, and some
+	// others. Their tasks and data are deleted. One that is just being cut may be stored all the same.
 	Recall struct{ Shards []int }
 	// SetAside stores a quarantine and deletes the shard's task.
 	SetAside struct{ Quarantine Quarantine }

@@ -306,6 +306,9 @@ func (m *Machine) mergedFrom(shard int) *Result {
 	panic(fmt.Sprintf("job: Step: shard %d was merged from no result", shard))
 }
 
+// Largest returns the bytes of the largest partial so far.
+func (m *Machine) Largest() int64 { return m.largest }
+
 func (m *Machine) merge(r Result) {
 	for _, shard := range r.Covers() {
 		if m.state[shard] != merging {
@@ -523,14 +526,12 @@ func (m *Machine) noRoom() []Action {
 	var act Recall
 	stored := 0
 	for shard := m.past; shard < m.limit; shard++ {
-		switch m.state[shard] {
-		case wanted:
+		if m.state[shard] == open {
+			stored++
+		}
+		if m.state[shard] == wanted || m.state[shard] == open && stored > m.most {
 			m.republish(shard)
-		case open:
-			if stored++; stored > m.most {
-				m.republish(shard)
-				act.Shards = append(act.Shards, shard)
-			}
+			act.Shards = append(act.Shards, shard)
 		}
 	}
 	return []Action{act}

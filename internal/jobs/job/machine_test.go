@@ -133,7 +133,7 @@ func describe(actions []Action) string {
 		case Withdraw:
 			fmt.Fprintf(&out, "withdraw %d\n", a.Shard)
 		case Recall:
-			fmt.Fprintf(&out, "recall, and withdraw %v\n", a.Shards)
+			fmt.Fprintf(&out, "recall %v\n", a.Shards)
 		case SetAside:
 			fmt.Fprintf(&out, "set aside %d: %s\n", a.Quarantine.Shard, a.Quarantine.Reason)
 		case Readmit:
