@@ -61,6 +61,8 @@ type Result struct {
 	Answer *sweep.Answer  `json:"answer"` // about all tables of the order
 	Pruned *steps.Pruning `json:"pruned,omitempty"`
 	Check  *gate.Document `json:"check,omitempty"` // of the file
+
+	rounded bool // some numbers of the file have fewer than 32 bits
 }
 
 // The files of a run. Those in the folder stay, so that the next run continues.
@@ -164,7 +166,7 @@ func (o *Options) Run(ctx context.Context) (*Result, error) {
 		page.Within = sweep.Bound(o.Within)
 	}
 	if r.Out != "" {
-		page.Shipped = &report.Shipped{File: filepath.Base(o.Out), Bytes: r.Pruned.Bytes, Dense: r.Pruned.DenseBytes, Kept: r.Pruned.Kept, Entries: r.Pruned.Entries, Check: r.Check}
+		page.Shipped = &report.Shipped{File: filepath.Base(o.Out), Bytes: r.Pruned.Bytes, Dense: r.Pruned.DenseBytes, Kept: r.Pruned.Kept, Entries: r.Pruned.Entries, Rounded: r.rounded, Within: o.Within, Check: r.Check}
 	}
 	if head, err := scores.ReadHead(o.Scores); err != nil {
 		return nil, err
@@ -333,6 +335,6 @@ func (o *Options) try(ctx context.Context, d *sweep.Document, r *Result, of cand
 	if r.Pruned != nil && r.Pruned.Bytes <= pruned.Bytes {
 		return true, nil
 	}
-	r.Pruned, r.Check = pruned, check
+	r.Pruned, r.Check, r.rounded = pruned, check, of.values != string(compact.Float32)
 	return true, made.Rename(o.file(bestFile))
 }

@@ -151,10 +151,11 @@ func (o *Input) ends(p *cut.Source, f *report.Facts) ([]report.Ends, error) {
 			if name == "" {
 				name = "id " + strconv.Itoa(x.ID)
 			}
-			if f.Scores.Ranks() {
-				x.Worth = 0
+			of := report.Feature{Name: name, Count: x.Count, Kept: x.Kept}
+			if !f.Scores.Ranks() {
+				of.Worth = &x.Worth
 			}
-			features = append(features, report.Feature{Name: name, Count: x.Count, Worth: x.Worth, Kept: x.Kept})
+			features = append(features, of)
 		}
 		return features
 	}

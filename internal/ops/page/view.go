@@ -52,7 +52,7 @@ type view struct {
 type listed struct {
 	Job
 	Link, State string
-	Lead        string // what the trouble is; "" = there is none
+	Lead        string // what the trouble is; "" = it has none
 	Silent      string // which workers are silent; "" = none, or it has ended
 	End         ending
 	Percent     int

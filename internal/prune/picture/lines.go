@@ -88,8 +88,8 @@ type Trend struct {
 	Zero   bool      // the y axis has 0
 }
 
-// Nights shows trends. Each panel has its own y axis, and all have the same x axis, on which names has the names of nights by their
-// numbers. A name that is too long for the axis is left out, and the axis then has numbers.
+// Nights shows trends. Each panel has its own y axis, and all have the same x axis. names has the names of nights by their
+// numbers. If one is too long for the axis, the axis has numbers.
 func Nights(names map[float64]string, trends ...Trend) *chart.Figure {
 	const few, longest = 3, 12 // ticks, and characters
 	f := &chart.Figure{Name: "nights", Height: low}
@@ -100,6 +100,9 @@ func Nights(names map[float64]string, trends ...Trend) *chart.Figure {
 				if name, ok := names[t.At]; ok {
 					ticks = append(ticks, chart.Tick{At: t.At, Label: name})
 				}
+			}
+			if ticks == nil {
+				return chart.Whole(low, high, few)
 			}
 			return ticks
 		}

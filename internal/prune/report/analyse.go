@@ -42,9 +42,17 @@ type cutFinding struct {
 	withoutIntervals bool    // there are no intervals, so the last three numbers are 0
 }
 
+// ordered returns the entries in the order in which they are dropped.
+func (f *Facts) ordered() (order []int32, err error) {
+	if f.order == nil {
+		f.order, err = sweep.Order(f.Scores, f.Aggregate, mask.Abs, f.Entries)
+	}
+	return f.order, err
+}
+
 // Dropped says which entries are dropped at the sparsity Shown.
 func (f *Facts) Dropped() ([]bool, error) {
-	order, err := sweep.Order(f.Scores, f.Aggregate, mask.Abs, f.Entries)
+	order, err := f.ordered()
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +66,7 @@ const binsShown = 3 // as in the paper's RQ5
 // analyse computes the findings. It returns an error if the aggregate is unknown.
 func analyse(f *Facts) (*findings, error) {
 	s := f.Scores
-	order, err := sweep.Order(s, f.Aggregate, mask.Abs, f.Entries)
+	order, err := f.ordered()
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +100,7 @@ func analyse(f *Facts) (*findings, error) {
 }
 
 // gone counts the features that occur by field, by the sparsity at which they lose their last entry, and by the bin of their
-// frequency.
+// frequency. Those with entries that are never dropped are left out, as in the bins.
 func (f *Facts) gone(found *findings) [][][]int {
 	s := f.Scores
 	ranks := make([]int32, len(found.order))
@@ -100,7 +108,7 @@ func (f *Facts) gone(found *findings) [][][]int {
 		ranks[i] = int32(rank)
 	}
 	last := make([][]int32, len(s.Layout.FieldDims)) // by field and id, the highest rank
-	counts := make([][]int64, len(last))
+	counts, fixed := make([][]int64, len(last)), s.Layout.FixedRows()
 	for _, span := range s.Layout.Spans() {
 		if last[span.Field] == nil {
 			last[span.Field], counts[span.Field] = make([]int32, span.Rows), make([]int64, span.Rows)
@@ -109,6 +117,9 @@ func (f *Facts) gone(found *findings) [][][]int {
 			from := span.Entry + id*span.Dim
 			last[span.Field][id] = max(last[span.Field][id], slices.Max(ranks[from:from+span.Dim]))
 			counts[span.Field][id] = s.Count[span.Row+id]
+			if _, stays := slices.BinarySearch(fixed, span.Row+id); stays {
+				last[span.Field][id] = math.MaxInt32
+			}
 		}
 	}
 	bins := found.bins[0]
@@ -118,7 +129,7 @@ func (f *Facts) gone(found *findings) [][][]int {
 			all[j] = append(all[j], make([]int, len(bins)))
 		}
 		for id, rank := range last[j] {
-			if n := counts[j][id]; n > 0 {
+			if n := counts[j][id]; n > 0 && rank < math.MaxInt32 {
 				sort := slices.IndexFunc(bins, func(b mask.Bin) bool { return n <= b.Most })
 				all[j][picture.GoneBin(float64(rank+1)/float64(s.Layout.Prunable()))][sort]++
 			}

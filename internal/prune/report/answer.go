@@ -83,13 +83,12 @@ func (c *comparison) answer(f *Facts, quality *qualitySection) *answerSection {
 		s.Command, s.Scores = c.command(c.decided), c.source(c.decided)
 	}
 	s.Verdict = c.verdict(f, quality)
-	ladder := c.ladder()
 	if len(c.budgets) > 0 {
-		var bounds []float64
-		for _, r := range ladder {
-			bounds = append(bounds, r.within)
-		}
-		s.Ladder = c.Document.Ladder(bounds...).Text
+		s.Ladder = c.ladder.Text
+	}
+	var certain []map[*sweep.Point]bool // by rung
+	for _, r := range c.ladder.Rungs {
+		certain = append(certain, c.Certain(sweep.Bound(r.Within).Holds))
 	}
 	unpruned := answerRow{
 		Unpruned: true, Sparsity: "unpruned", Parameters: count(c.Entries), Disk: size(c.Unpruned.TableBytes), Memory: size(c.Unpruned.MemoryBytes),
@@ -105,11 +104,8 @@ func (c *comparison) answer(f *Facts, quality *qualitySection) *answerSection {
 		}
 		p := b.best
 		within := "-"
-		for _, rung := range ladder {
-			if rung.certain[p.Point] {
-				within = number(rung.within)
-				break
-			}
+		if k := slices.IndexFunc(certain, func(tables map[*sweep.Point]bool) bool { return tables[p.Point] }); k >= 0 {
+			within = number(c.ladder.Rungs[k].Within)
 		}
 		row := answerRow{
 			Within: within, Sparsity: number(p.Sparsity), Ranking: b.by.Label, Parameters: count(p.Parameters), Disk: size(p.Point.TableBytes), Memory: size(p.Point.MemoryBytes),
@@ -134,27 +130,6 @@ func (c *comparison) logLossOf(p *sweep.Mean) float64 {
 		return p.Calibrated.Mean
 	}
 	return p.Loss.Mean
-}
-
-// rung says which tables are certain to be within a bound.
-type rung struct {
-	within  float64
-	certain map[*sweep.Point]bool
-}
-
-// ladder returns the bounds of the ladder, ascending.
-func (c *comparison) ladder() (all []rung) {
-	bounds := append(slices.Clone(sweep.Rungs), float64(c.within))
-	if a := c.Document.Answer; a != nil {
-		for i := range a.Rungs {
-			bounds = append(bounds, a.Rungs[i].Within)
-		}
-	}
-	slices.Sort(bounds)
-	for _, b := range slices.Compact(bounds) {
-		all = append(all, rung{b, c.Certain(sweep.Bound(b).Holds)})
-	}
-	return all
 }
 
 // limits names the bound.
@@ -192,20 +167,27 @@ func (c *comparison) sentence() (heading, reason string) {
 
 // sentence returns the answer as a heading, and its reason.
 func (s *Shipped) sentence(c *comparison) (heading, reason string) {
-	heading = fmt.Sprintf("Ship %s: %s instead of %s", oneLine(s.File), size(&s.Bytes), size(&s.Dense))
-	keeps := fmt.Sprintf("It keeps %s of %s entries", count(s.Kept), count(s.Entries))
-	if a := s.Check.Answer; a != nil && !s.Check.Refuted() {
-		for _, r := range a.Rungs {
-			if r.Within != float64(c.within) || r.Certain == nil {
-				continue
-			}
-			reason = fmt.Sprintf("It is the smallest file found that is certain to be within %s of the unpruned model, on %s rows of %s. ", c.limits(), count(s.Check.Rows), s.Check.Split)
-			if c.decided != nil && c.decided.best.Parameters == r.Certain.Parameters {
-				keeps += ", those of the marked table"
-			}
-		}
+	heading = fmt.Sprintf("%s: %s instead of %s", oneLine(s.File), size(&s.Bytes), size(&s.Dense))
+	reason = "It has the size that was asked for."
+	if s.Within > 0 {
+		heading = "Ship " + heading
+		reason = fmt.Sprintf("It is the smallest file found that is certain to be within %s of the unpruned model, on %s rows of %s.", c.limits(), count(s.Check.Rows), s.Check.Split)
 	}
-	return heading, reason + keeps + ", and rounds them and the network."
+	reason += fmt.Sprintf(" It keeps %s of %s entries", count(s.Kept), count(s.Entries))
+	if s.of(c) {
+		reason += ", those of the marked table"
+	}
+	if s.Rounded {
+		reason += ", and rounds numbers"
+	}
+	return heading, reason + "."
+}
+
+// of reports whether the file has the entries of the recommended table, to which it may round.
+func (s *Shipped) of(c *comparison) bool {
+	return c.decided != nil && s.Check.Answer != nil && slices.ContainsFunc(s.Check.Answer.Rungs, func(r sweep.Rung) bool {
+		return r.Certain != nil && r.Certain.Parameters == c.decided.best.Parameters
+	})
 }
 
 // verdict says what the answer costs, and how sure that is. It is about the file, and otherwise about the recommended table.
@@ -215,15 +197,21 @@ func (c *comparison) verdict(f *Facts, quality *qualitySection) (all []fact) {
 		if of.Interval != "" {
 			of.Interval = "95%: " + of.Interval
 		}
-		all = append(all, fact{name, of.Value, of.Interval})
+		if i != nil {
+			all = append(all, fact{name, of.Value, of.Interval})
+		}
 	}
-	switch s := f.Shipped; {
+	s, before := f.Shipped, ""
+	switch {
 	case s != nil:
 		all = append(all, fact{"file", size(&s.Bytes), "of " + size(&s.Dense)})
 		if m := cmp.Or(s.Check.GAUC, s.Check.AUC); m != nil {
 			metric(c.AUCName(), &m.Difference)
 		}
-		metric(c.lossBase(), &cmp.Or(s.Check.RMSE, s.Check.LogLoss).Difference)
+		if m := cmp.Or(s.Check.RMSE, s.Check.LogLoss); m != nil {
+			metric(c.lossBase()+" as served", &m.Difference)
+		}
+		before = ", before rounding"
 	case c.decided != nil:
 		if p := c.decided.best.Point; p.TableBytes != nil && c.Unpruned.TableBytes != nil {
 			all = append(all, fact{"table", size(p.TableBytes), "of " + size(c.Unpruned.TableBytes)})
@@ -233,19 +221,24 @@ func (c *comparison) verdict(f *Facts, quality *qualitySection) (all []fact) {
 	default:
 		return nil
 	}
-	if quality != nil && quality.Slices != nil {
-		all = append(all, fact{"slices that lose", fmt.Sprintf("%d of %d", quality.Slices.Lost, len(c.Slices)), "for certain"})
+	measured := s == nil || s.of(c) // otherwise the sweep measured other tables
+	if measured && quality != nil && quality.Slices != nil {
+		all = append(all, fact{"slices that lose", fmt.Sprintf("%d of %d", quality.Slices.Lost, len(c.Slices)), "for certain" + before})
 	}
-	if quality != nil && quality.Calibration != nil && quality.Calibration.judged {
-		holds, note := "holds", "no rate is certain to be off"
+	if measured && quality != nil && quality.Calibration != nil && quality.Calibration.judged {
+		holds, note := "holds", "no rate is certain to be off"+before
 		if quality.Calibration.off {
 			holds, note = "is off", quality.Calibration.Heading
 		}
 		all = append(all, fact{"calibration", holds, note})
 	}
-	rows := fact{"rows judged", count(c.Rows), "enough for this bound"}
-	if r := c.Rung(c.within); r.Rows > 0 {
+	rows := fact{"rows judged", count(c.Rows), ""}
+	switch r := c.Rung(c.within); {
+	case !measured:
+	case r.Rows > 0:
 		rows.Note = "about " + sweep.Round(r.Rows) + " could prove a smaller table"
+	case r.Guess == nil:
+		rows.Note = "enough for this bound"
 	}
 	all = append(all, rows)
 	if f.Gap != nil {

@@ -83,15 +83,19 @@ func TestAnswer(t *testing.T) {
 func TestShipped(t *testing.T) {
 	f := facts()
 	value, low, high := .001, -.002, .004
-	f.Shipped = &Shipped{File: hostile, Bytes: 408 << 10, Dense: 2 << 20, Kept: 7, Entries: 18, Check: &gate.Document{Split: "test", Rows: 1000,
+	f.Shipped = &Shipped{File: hostile, Bytes: 408 << 10, Dense: 2 << 20, Kept: 7, Entries: 18, Rounded: true, Within: .02, Check: &gate.Document{Split: "test", Rows: 1000,
 		AUC: &gate.Metric{Passed: true, Difference: sweep.Interval{Value: value, Low: &low, High: &high}}, LogLoss: &gate.Metric{Passed: true, Difference: sweep.Interval{Value: .003}},
-		Answer: &sweep.Answer{Rungs: []sweep.Rung{{Within: .02, Certain: &sweep.Table{}}}}}}
+		Answer: &sweep.Answer{Rungs: []sweep.Rung{{Within: .02, Certain: &sweep.Table{Parameters: 9}}}}}}
 	page := shown(t, f)
-	contains(t, page, "<h2>Ship "+oneLine(hostile)+": 408 KiB instead of 2.0 MiB</h2>", "It is the smallest file found that is certain to be within 0.02 AUC and 0.02 calibrated LogLoss of the unpruned model, on 1,000 rows of test. It keeps 7 of 18 entries, and rounds them", "before it is rounded")
-	contains(t, plain(strings.ReplaceAll(page, hostile, "")), "|file|408 KiB|of 2.0 MiB|AUC|+0.0010|95%: −0.0020 to +0.0040|LogLoss|+0.0030|slices that lose|")
+	contains(t, page, "<h2>Ship "+oneLine(hostile)+": 408 KiB instead of 2.0 MiB</h2>", "It is the smallest file found that is certain to be within 0.02 AUC and 0.02 calibrated LogLoss of the unpruned model, on 1,000 rows of test. It keeps 7 of 18 entries, those of the marked table, and rounds numbers.", "before it is rounded")
+	contains(t, plain(strings.ReplaceAll(page, hostile, "")), "|file|408 KiB|of 2.0 MiB|AUC|+0.0010|95%: −0.0020 to +0.0040|LogLoss as served|+0.0030|slices that lose|2 of 3|for certain, before rounding|")
 	lacks(t, page, "To make this table")
-	f.Shipped.Check.Answer.Rungs[0].Certain = nil
-	lacks(t, shown(t, f), "It is the smallest file")
+
+	// A file of a size that was asked for may have another table than the sweep recommends, and says nothing of a bound.
+	f.Shipped.Within, f.Shipped.Rounded, f.Shipped.Check.Answer.Rungs[0].Certain.Parameters = 0, false, 8
+	page = shown(t, f)
+	contains(t, page, "<h2>"+oneLine(hostile)+": 408 KiB instead of 2.0 MiB</h2>", "It has the size that was asked for. It keeps 7 of 18 entries.")
+	lacks(t, page, "the smallest file found", "slices that lose", "Ship ")
 }
 
 // A metric whose interval is unknown is not said to hold.

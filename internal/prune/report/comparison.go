@@ -15,6 +15,7 @@ import (
 type comparison struct {
 	*sweep.Document
 	within     sweep.Bound
+	ladder     *sweep.Answer
 	certain    map[*sweep.Point]bool // tables that are certain to be within the bound
 	calibrated bool                  // losses are calibrated
 	methods    []*method
@@ -40,11 +41,17 @@ type budget struct {
 
 // compare returns the comparison of a document.
 func compare(d *sweep.Document, within sweep.Bound) *comparison {
-	c := &comparison{Document: d, within: within, certain: d.Certain(within.Holds), calibrated: d.Unpruned.CalibratedLoss() != nil}
+	bounds := []float64{float64(within)}
+	if d.Answer != nil {
+		for i := range d.Answer.Rungs {
+			bounds = append(bounds, d.Answer.Rungs[i].Within)
+		}
+	}
+	c := &comparison{Document: d, within: within, ladder: d.Ladder(bounds...), certain: d.Certain(within.Holds), calibrated: d.Unpruned.CalibratedLoss() != nil}
 	var names []string
 	point := d.Decide(within)
 	shown := map[*sweep.Point]bool{point: true} // tables of the ladder
-	for _, r := range d.Ladder(float64(within)).Rungs {
+	for _, r := range c.ladder.Rungs {
 		if r.Certain != nil {
 			shown[r.Certain.Point] = true
 		}

@@ -38,6 +38,7 @@ type Facts struct {
 	Ends         []Ends          // some features of each field, [m]; nil = not shown
 	Path         *slice.Path     // path over the fields and columns of the model; nil = not shown
 	Gap          *gap.Gap        // what the model memorises; nil = not shown
+	order        []int32         // see ordered; nil = not yet known
 }
 
 // Shipped is a file that was made from the model.
@@ -45,6 +46,8 @@ type Shipped struct {
 	File          string         // name
 	Bytes, Dense  int64          // sizes of the file, and of one with the whole model
 	Kept, Entries int            // of the embedding table
+	Rounded       bool           // some numbers have fewer than 32 bits
+	Within        float64        // bound within which it is certain to be; 0 = it has a size that was asked for
 	Check         *gate.Document // of the file
 }
 
@@ -67,9 +70,9 @@ type Ends struct {
 // Feature is a feature in Ends.
 type Feature struct {
 	Name  string
-	Count int64   // number of rows in which it occurs
-	Worth float64 // sum of the aggregate over its entries, nat; not of a path
-	Kept  int     // number of entries that it keeps at Facts.Shown
+	Count int64    // number of rows in which it occurs
+	Worth *float64 // sum of the aggregate over its entries, nat; nil of a path
+	Kept  int      // number of entries that it keeps at Facts.Shown
 }
 
 // Sparsities lists the sparsities that a report shows if there is no sweep.

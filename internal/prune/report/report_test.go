@@ -64,7 +64,7 @@ func facts() *Facts {
 		Architecture: &model.Architecture{Kind: model.FM, FieldDims: s.Layout.FieldDims, Dim: 2}, Entries: make([]float32, 18), Scores: s, Digest: strings.Repeat("ef", 32),
 		Aggregate: scores.Sum, Run: &Run{Seconds: 90, CPUSeconds: 7200, Shards: 1234, Workers: 3, Finished: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Program: "shaver v1, commit abc"},
 		Within: sweep.Bound(.02), Program: "shaver v2, commit def",
-		Ends: []Ends{{Top: []Feature{{"<b>", 40, 1e-4, 2}}, Bottom: []Feature{{"id 1", 3, 7e-5, 0}}, Occur: 3, Alive: 1}, {}, {}},
+		Ends: []Ends{{Top: []Feature{{"<b>", 40, new(1e-4), 2}}, Bottom: []Feature{{"id 1", 3, new(7e-5), 0}}, Occur: 3, Alive: 1}, {}, {}},
 	}
 	f.Sweep = swept(s.Spec.ID())
 	at := func(value, half float64) evaluate.Difference {
@@ -553,5 +553,26 @@ func TestGone(t *testing.T) {
 	}
 	if all != 8 || picture.GoneBin(0) != 0 || picture.GoneBin(.9) != picture.GoneBins/4 || picture.GoneBin(1) != picture.GoneBins-1 {
 		t.Errorf("%d features occur, bins %d %d %d", all, picture.GoneBin(0), picture.GoneBin(.9), picture.GoneBin(1))
+	}
+}
+
+// A feature with an entry that is never dropped goes at no sparsity.
+func TestGoneFixed(t *testing.T) {
+	a := model.Architecture{Kind: model.Graph, FieldDims: []int{4, 4, 2}, Tables: []model.Table{{Name: "a", Rows: 4, Dim: 1}, {Name: "b", Rows: 4, Dim: 1}, {Name: "c", Rows: 2, Dim: 1}},
+		LookUps: []model.LookUp{{}, {Table: 1}, {Field: 1}, {Field: 2, Table: 2}}, Frozen: []int{1}}
+	f := facts()
+	f.Scores.Layout, f.Scores.Count = a, []int64{9, 9, 9, 9, 9, 9, 9, 9, 5, 6}
+	found := &findings{order: []int32{8, 4, 9, 5, 6, 7, 0, 1, 2, 3}}
+	found.bins = [][]mask.Bin{mask.AllBins(&a, f.Scores.Count, make([]bool, 10), binsShown)}
+	n := 0
+	for _, bins := range f.gone(found) {
+		for _, sorts := range bins {
+			for _, features := range sorts {
+				n += features
+			}
+		}
+	}
+	if n != 2 { // those of the last field
+		t.Errorf("%d features go, expected 2", n)
 	}
 }
