@@ -19,6 +19,9 @@ type qualitySection struct {
 	Slices      *slicesPart
 }
 
+// parts is the number of parts of the section. The intervals behind the claims of both contain their values at once with a confidence of 95%.
+const parts = 2
+
 // calibrationPart compares predicted probabilities with labels.
 type calibrationPart struct {
 	Heading string
@@ -77,7 +80,7 @@ func (c *comparison) quality(show addPicture) *qualitySection {
 }
 
 // calibrationOf returns the calibration curves of the unpruned model and of a pruned one. Its heading is about
-// the last of them. It has intervals, one for each bin, which contain all rates at once with a confidence of 95%.
+// the last of them. It has intervals, one for each bin, which contain all rates at once with a confidence of 97.5%; see parts.
 func (c *comparison) calibrationOf(b *budget, show addPicture) *calibrationPart {
 	full, pruned := c.Unpruned.CalibrationCurve, b.best.Point.CalibrationCurve
 	if len(full) == 0 || len(pruned) == 0 {
@@ -95,7 +98,7 @@ func (c *comparison) calibrationOf(b *budget, show addPicture) *calibrationPart 
 			row := calibrationRow{name, bin.Rows, decimal(p), decimal(bin.Observed), change{Value: signed(off)}}
 			curve.X, curve.Y = append(curve.X, p), append(curve.Y, off)
 			if c.Unpruned.RMSE == nil { // the variance of other labels is unknown
-				low, high := evaluate.RateInterval(int64(math.Round(bin.Observed*float64(bin.Rows))), bin.Rows, len(bins))
+				low, high := evaluate.RateInterval(int64(math.Round(bin.Observed*float64(bin.Rows))), bin.Rows, parts*len(bins))
 				i := &sweep.Interval{Value: off, Low: new(low - p), High: new(high - p)}
 				row.change = changeOf(i)
 				curve.Low, curve.High = append(curve.Low, *i.Low), append(curve.High, *i.High)
@@ -165,7 +168,7 @@ func (c *comparison) slices(b *budget) *slicesPart {
 			if c.Group == nil || d.GAUC != nil {
 				row.AUCChange = changeOf(d.JudgedAUC())
 			}
-			if joint := loss.Among(len(c.Document.Slices), slice.Rows); joint.Differs() && loss.Value > 0 {
+			if joint := loss.Among(parts*len(c.Document.Slices), slice.Rows); joint.Differs() && loss.Value > 0 {
 				part.Lost++
 				if loss.Value > worstLoss {
 					worst, worstLoss, reach = &row, loss.Value, changeOf(joint).Interval
