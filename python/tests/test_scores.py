@@ -240,7 +240,7 @@ def test_files_of_models_are_deleted(planted: Planted, scores: shaver.Scores, st
 def test_prune_needs_out_for_a_path(planted: Planted, scores: shaver.Scores) -> None:
     with pytest.raises(shaver.BadInputError, match="needs out"):
         shaver.prune(planted.model, scores, sparsity=0.5)
-    with pytest.raises(shaver.UsageError, match=r"needs one of sparsity, parameters, bytes and max_rise$"):
+    with pytest.raises(shaver.UsageError, match=r"needs one of sparsity, parameters, bytes, max_rise and layers$"):
         shaver.prune(planted.model, scores, out="unused.safetensors")
 
 
