@@ -136,7 +136,7 @@ func (b *Bus) PutFromIfRoom(ctx context.Context, name string, source func(io.Wri
 }
 
 // HasRoom reports whether the server has room for the given number of bytes of a job. It stores a blob of
-// zeros and deletes it.
+// zeros and deletes it, also if ctx ends meanwhile.
 func (b *Bus) HasRoom(ctx context.Context, jobID string, bytes int64) (bool, error) {
 	name := PartialName(jobID, 0, rand.Text())
 	_, err := b.PutFromIfRoom(ctx, name, func(w io.Writer) error {
@@ -148,7 +148,8 @@ func (b *Bus) HasRoom(ctx context.Context, jobID string, bytes int64) (bool, err
 	}
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.patience.call)
 	defer cancel()
-	return true, errors.Join(err, b.Delete(after, name))
+	err = errors.Join(err, b.Delete(after, name))
+	return err == nil, err
 }
 
 // zeros is an endless reader of zeros.

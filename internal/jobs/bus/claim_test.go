@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -318,5 +319,40 @@ func TestSweep(t *testing.T) {
 		if n := messages(t, b, stream); n != 0 {
 			t.Errorf("%d messages in %s after the cleanup", n, stream)
 		}
+	}
+}
+
+// A look for room leaves nothing behind, whether there is room or not, and if its time is over after the blob is stored.
+func TestHasRoom(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	stored := 0
+	b := connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test", Around: func(what string, request func() error) error {
+		err := request()
+		if strings.HasPrefix(what, "name blob partial/") {
+			if stored++; stored == 2 {
+				cancel()
+			}
+		}
+		return err
+	}})
+	setUp(t, b, testQueue)
+	room := func(bytes int64) {
+		s, err := b.js.Stream(t.Context(), blobStream)
+		must(t, err)
+		config := s.CachedInfo().Config
+		config.MaxBytes, config.Discard = bytes, jetstream.DiscardNew
+		_, err = b.js.UpdateStream(t.Context(), config)
+		must(t, err)
+	}
+	for _, want := range []bool{true, false} {
+		if got, err := b.HasRoom(t.Context(), testJob, 300_000); got != want || err != nil {
+			t.Errorf("room for 300,000 bytes: %t, %v, expected %t", got, err, want)
+		}
+		room(200_000)
+	}
+	room(-1)
+	_, _ = b.HasRoom(ctx, testJob, 1000)
+	if names, err := b.Blobs(t.Context(), testJob, "partial"); err != nil || len(names) > 0 || stored != 2 {
+		t.Errorf("%q, %v: %d blobs were stored, and none may be left", names, err, stored)
 	}
 }

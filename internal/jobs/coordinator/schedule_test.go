@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +91,30 @@ func TestBackupDue(t *testing.T) {
 		s.hear()
 		if time.Sleep(quietAfter - 1); s.backupDue(time.Second) {
 			t.Error("due before an inventory is")
+		}
+	})
+}
+
+// Room is looked for after ten seconds without an event, and then after twice that time each. An event, and a look that found none,
+// start again, but a look follows another one after ten seconds at least.
+func TestRoomDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, begun := newSchedule(0, false), time.Now()
+		var looks []int // seconds
+		for range 45 {
+			time.Sleep(2 * time.Second)
+			if s.roomDue() {
+				looks = append(looks, int(time.Since(begun).Seconds()))
+				if len(looks) == 3 {
+					s.probes = 0 // there was none
+				}
+			}
+			if time.Since(begun) == 54*time.Second {
+				s.hear()
+			}
+		}
+		if want := []int{10, 20, 40, 50, 64, 74}; !slices.Equal(looks, want) {
+			t.Errorf("looks at %v s, expected %v", looks, want)
 		}
 	})
 }

@@ -517,6 +517,7 @@ func (m *Machine) full() []Action {
 	return append([]Action{act}, m.save()...)
 }
 
+// growEvery is the number of merged shards after which one more may be published on a bus that had no room.
 const growEvery = 4
 
 // noRoom makes room for the partials of tasks that workers have done, which wait for it: of the tasks that are stored, the second half is

@@ -45,9 +45,12 @@ type cutFinding struct {
 // ordered returns the entries in the order in which they are dropped.
 func (f *Facts) ordered() (order []int32, err error) {
 	if f.order == nil {
-		f.order, err = sweep.Order(f.Scores, f.Aggregate, mask.Abs, f.Entries)
+		if f.order, err = sweep.Order(f.Scores, f.Aggregate, mask.Abs, f.Entries); err != nil {
+			return nil, err
+		}
+		_, f.most = mask.PadsLast(&f.Scores.Layout, f.order)
 	}
-	return f.order, err
+	return f.order, nil
 }
 
 // Dropped says which entries are dropped at the sparsity Shown.
@@ -56,9 +59,14 @@ func (f *Facts) Dropped() ([]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, most := mask.PadsLast(&f.Scores.Layout, order)
-	drop, err := layout.Dropped(f.Scores.Layout.Prunable(), f.Shown())
-	return mask.Of(order, min(drop, most)), err
+	drop, err := f.drops(f.Shown())
+	return mask.Of(order, drop), err
+}
+
+// drops returns how many entries are dropped at a sparsity. The order must be known.
+func (f *Facts) drops(sparsity float64) (int, error) {
+	drop, err := layout.Dropped(f.Scores.Layout.Prunable(), sparsity)
+	return min(drop, f.most), err
 }
 
 const binsShown = 3 // as in the paper's RQ5
@@ -74,7 +82,6 @@ func analyse(f *Facts) (*findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, most := mask.PadsLast(&s.Layout, order)
 	found := &findings{sparsities: f.sparsities(), values: values, order: order, summary: s.Summary(values)}
 	found.shown = slices.Index(found.sparsities, f.Shown())
 	for _, field := range found.summary.Fields {
@@ -82,11 +89,10 @@ func analyse(f *Facts) (*findings, error) {
 	}
 	reference := found.reference()
 	for k, t := range found.sparsities {
-		drop, err := layout.Dropped(s.Layout.Prunable(), t)
+		drop, err := f.drops(t)
 		if err != nil {
 			return nil, err
 		}
-		drop = min(drop, most)
 		dropped := mask.Of(order, drop)
 		countKept(found.fields, s, dropped)
 		found.bins = append(found.bins, mask.AllBins(f.Architecture, s.Count, dropped, binsShown))

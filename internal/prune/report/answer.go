@@ -168,7 +168,7 @@ func (c *comparison) sentence() (heading, reason string) {
 // sentence returns the answer as a heading, and its reason.
 func (s *Shipped) sentence(c *comparison) (heading, reason string) {
 	heading = fmt.Sprintf("%s: %s instead of %s", oneLine(s.File), size(&s.Bytes), size(&s.Dense))
-	reason = "It has the size that was asked for."
+	reason = "It has the size or the sparsity that was asked for."
 	if s.Within > 0 {
 		heading = "Ship " + heading
 		reason = fmt.Sprintf("It is the smallest file found that is certain to be within %s of the unpruned model, on %s rows of %s.", c.limits(), count(s.Check.Rows), s.Check.Split)

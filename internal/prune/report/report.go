@@ -39,6 +39,7 @@ type Facts struct {
 	Path         *slice.Path     // path over the fields and columns of the model; nil = not shown
 	Gap          *gap.Gap        // what the model memorises; nil = not shown
 	order        []int32         // see ordered; nil = not yet known
+	most         int             // number of entries of order that may be dropped
 }
 
 // Shipped is a file that was made from the model.
