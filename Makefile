@@ -145,7 +145,10 @@ golden: ## compute the golden files again (needs Debian's python3-torch)
 wheels: ## build the Python package for every platform into dist/ (needs Python's build and hatchling)
 	$(PYTHON) python/wheels.py dist
 
+module: ## give this module the path MODULE=PATH, such as example.org/team/shaver, in all files
+	go run ./release/module '$(MODULE)'
+
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork real rankings claims fields lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork real rankings claims fields lint fmt kernels transcripts golden wheels module ci

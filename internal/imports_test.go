@@ -210,6 +210,7 @@ deploy/nats/keys: github.com/nats-io/nkeys
 deploy/internal/trial:
 docs/prose:
 internal:
+release/module:
 schemas:
 `
 
@@ -254,8 +255,8 @@ const core = "base num value jobs onnx/graph onnx/execute click/model click/mode
 // extras are for few users: rivals of the path, Redis, and synthetic logs. Only programs and each other import them.
 const extras = "app/rivals data/redisrows prune/delta/toredis data/synth"
 
-// workshop measures and breaks whole systems. Nothing imports it.
-const workshop = "bench chaos deploy docs"
+// workshop measures, breaks and ships whole systems. Nothing imports it.
+const workshop = "bench chaos deploy docs release"
 
 // A ring imports itself and those inside it.
 func TestRings(t *testing.T) {
@@ -395,7 +396,12 @@ func TestImportOrder(t *testing.T) {
 		allowed[name] = strings.Fields(list)
 	}
 	used := map[string]map[string]bool{} // by package, the permissions that its files use
-	err := filepath.WalkDir("..", func(file string, entry fs.DirEntry, err error) error {
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := strings.Fields(string(mod))[1]
+	err = filepath.WalkDir("..", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -416,7 +422,7 @@ func TestImportOrder(t *testing.T) {
 			used[name] = map[string]bool{"pure": true}
 		}
 		if !strings.HasSuffix(file, "_test.go") {
-			checkFile(t, file, name, list, used[name])
+			checkFile(t, module, file, name, list, used[name])
 		}
 		return nil
 	})
@@ -436,9 +442,9 @@ func TestImportOrder(t *testing.T) {
 	}
 }
 
-// checkFile checks the imports of a file in the named package. list is what the package
+// checkFile checks the imports of a file in the named package of a module. list is what the package
 // may import. checkFile adds to used the entries of list that the file imports.
-func checkFile(t *testing.T, file, name string, list []string, used map[string]bool) {
+func checkFile(t *testing.T, module, file, name string, list []string, used map[string]bool) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
 	if err != nil {
@@ -449,7 +455,7 @@ func checkFile(t *testing.T, file, name string, list []string, used map[string]b
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours, isOurs := strings.CutPrefix(imported, "shaver/")
+		ours, isOurs := strings.CutPrefix(imported, module+"/")
 		var permission int
 		switch {
 		case imported == "C": // cgo
@@ -457,7 +463,7 @@ func checkFile(t *testing.T, file, name string, list []string, used map[string]b
 		case isOurs:
 			permission = slices.Index(list, strings.TrimPrefix(ours, "internal/"))
 		case strings.Contains(strings.Split(imported, "/")[0], "."):
-			permission = slices.IndexFunc(list, func(module string) bool { return imported == module || strings.HasPrefix(imported, module+"/") })
+			permission = slices.IndexFunc(list, func(other string) bool { return imported == other || strings.HasPrefix(imported, other+"/") })
 		case slices.Contains(list, "pure") && slices.Contains(impure, imported):
 			t.Errorf("%s: %s is pure and may not import %s", file, name, imported)
 			continue

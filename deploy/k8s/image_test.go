@@ -240,7 +240,8 @@ func TestBuildContext(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^COPY (\w+) \./`).FindAllStringSubmatch(read(t, filepath.Join(root, "Dockerfile")), -1) {
 		copied[m[1]] = true
 	}
-	imports := regexp.MustCompile(`"shaver/(\w+)`)
+	module := strings.Fields(read(t, filepath.Join(root, "go.mod")))[1]
+	imports := regexp.MustCompile(`"` + regexp.QuoteMeta(module) + `/(\w+)`)
 	for _, folder := range []string{"cmd", "internal"} {
 		if !copied[folder] {
 			t.Errorf("the Dockerfile does not copy %s", folder)
