@@ -1,5 +1,6 @@
 # The three programs, static, on nothing: docker build --tag shaver:0.2.0 .
-FROM golang:1.26 AS build
+# The versions are exact, but they are tags: a registry could give one another image.
+FROM golang:1.26.8-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
@@ -15,5 +16,6 @@ FROM scratch
 # Needed for tls:// addresses of NATS servers with a public certificate.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/ /
+COPY LICENSE THIRD_PARTY.txt /licenses/
 USER 65532:65532
 ENTRYPOINT ["/bin/shaver"]

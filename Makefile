@@ -46,7 +46,7 @@ generate: ## generate the kernels' assembly and docs/reference/cli
 s3server: ## build the S3-compatible server of the tests (once, about a minute)
 	go run ./internal/ops/remote/testdata/build
 
-version: ## copy internal/app/cli/version.txt to the chart, the manifests, the Python package and the image's name
+version: ## copy internal/app/cli/version.txt to the chart, the manifests, the Python package, CITATION.cff and the image's name
 	go test ./internal/app/cli -count 1 -run '^TestVersionEverywhere$$' -rewrite
 	$(MAKE) manifests
 
@@ -145,10 +145,16 @@ golden: ## compute the golden files again (needs Debian's python3-torch)
 wheels: ## build the Python package for every platform into dist/ (needs Python's build and hatchling)
 	$(PYTHON) python/wheels.py dist
 
+release: ## build archives, wheels, the image, the chart, SBOM and sums of this version into dist/VERSION (needs what wheels needs)
+	@go run ./release -python '$(PYTHON)'
+
+notices: ## write THIRD_PARTY.txt, the licences of what the programs link; read the diff before you commit it
+	go test ./release -count 1 -run '^TestNotices$$' -rewrite
+
 module: ## give this module the path MODULE=PATH, such as example.org/team/shaver, in all files
 	go run ./release/module '$(MODULE)'
 
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork real rankings claims fields lint fmt kernels transcripts golden wheels module ci
+.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork real rankings claims fields lint fmt kernels transcripts golden wheels release notices module ci

@@ -1,7 +1,8 @@
-"""Builds the wheels of all platforms and the source distribution: wheels.py [--only PLATFORM] OUT.
+"""Builds the wheels of all platforms and the source distribution: wheels.py [--only PLATFORM] [--programs FOLDER] OUT.
 
-Each wheel has the program for one platform, which Go cross-compiles. The script needs Go, and the
-Python packages build and hatchling.
+Each wheel has the program for one platform, which Go cross-compiles unless it is in FOLDER. The
+script needs Go, and the Python packages build and hatchling. The same source and packages give
+the same bytes.
 """
 
 from __future__ import annotations
@@ -43,11 +44,13 @@ def build(kind: str, source: Path, out: Path, environment: dict[str, str]) -> No
 
 
 def program(platform: str, folder: Path) -> Path:
-    """Compiles the program for a platform into folder."""
+    """Returns the program for a platform in folder/PLATFORM. It is compiled unless it is there."""
     system, processor = platform.split("/")
-    path = folder / ("shaver.exe" if system == "windows" else "shaver")
+    path = folder / platform / ("shaver.exe" if system == "windows" else "shaver")
+    if path.exists():
+        return path
     subprocess.run(
-        ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(path), "./cmd/shaver"],
+        ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(path), "./cmd/shaver"],
         cwd=HERE.parent,
         env={**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": processor},
         check=True,
@@ -59,20 +62,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="folder for the files")
     parser.add_argument("--only", choices=sorted(PLATFORMS), help="build one wheel, and no source distribution")
+    parser.add_argument("--programs", type=Path, help="folder with built programs, such as linux/amd64/shaver")
     options = parser.parse_args()
     release = version()
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # The wheels are built from the source distribution, which also has the licence.
+        # The wheels are built from the source distribution, which also has the licence and the notices.
         build("sdist", HERE, folder, {})
         archive = folder / f"shaver-{release}.tar.gz"
         shutil.unpack_archive(archive, folder)
         for platform in [options.only] if options.only else PLATFORMS:
-            compiled = program(platform, folder)
+            compiled = program(platform, options.programs or folder)
             environment = {"SHAVER_WHEEL_PROGRAM": str(compiled), "SHAVER_WHEEL_PLATFORM": PLATFORMS[platform]}
             build("wheel", folder / f"shaver-{release}", options.out, environment)
-            compiled.unlink()
         if not options.only:
             shutil.copy(archive, options.out)
     for path in sorted(options.out.glob(f"shaver-{release}*")):

@@ -214,13 +214,13 @@ func TestVersions(t *testing.T) {
 	if language == nil || server == nil {
 		t.Fatal("go.mod lacks the version of Go or of the server")
 	}
-	if !strings.Contains(dockerfile, "FROM golang:"+language[1]+" AS build\n") {
-		t.Errorf("the Dockerfile does not build with Go %s", language[1])
+	if !regexp.MustCompile(`(?m)^FROM golang:` + regexp.QuoteMeta(language[1]) + `\.\d+-\w+ AS build$`).MatchString(dockerfile) {
+		t.Errorf("the Dockerfile does not build with a patch of Go %s", language[1])
 	}
 	if natsImage != "nats:"+server[1] {
 		t.Errorf("the image is %s, but the tests run %s", natsImage, server[1])
 	}
-	for _, want := range []string{"\nFROM scratch\n", "\nUSER 65532:65532\n", "CGO_ENABLED=0 ", "./cmd/shaver", "./cmd/coordinator", "./cmd/worker"} {
+	for _, want := range []string{"\nFROM scratch\n", "\nUSER 65532:65532\n", "CGO_ENABLED=0 ", "./cmd/shaver", "./cmd/coordinator", "./cmd/worker", "COPY LICENSE THIRD_PARTY.txt /licenses/"} {
 		if !strings.Contains(dockerfile, want) {
 			t.Errorf("the Dockerfile has no %q", want)
 		}
