@@ -73,7 +73,7 @@ def main() -> None:
         archive = folder / f"shaver-{release}.tar.gz"
         shutil.unpack_archive(archive, folder)
         for platform in [options.only] if options.only else PLATFORMS:
-            compiled = program(platform, options.programs or folder)
+            compiled = program(platform, options.programs.resolve() if options.programs else folder)
             environment = {"SHAVER_WHEEL_PROGRAM": str(compiled), "SHAVER_WHEEL_PLATFORM": PLATFORMS[platform]}
             build("wheel", folder / f"shaver-{release}", options.out, environment)
         if not options.only:
