@@ -63,6 +63,7 @@ func TestVersionEverywhere(t *testing.T) {
 		"deploy/helm/shaver/Chart.yaml":   `(?m)^(?:v|appV)ersion: (.*)$`,
 		"python/src/shaver/__init__.py":   `(?m)^__version__ = "(.*)"$`,
 		"docker-compose.yml":              image,
+		"CITATION.cff":                    `(?m)^version: (.*)$`,
 		"Dockerfile":                      image,
 		"README.md":                       image,
 		"deploy/k8s/README.md":            image,
