@@ -56,6 +56,7 @@ type imageConfig struct {
 	Created string `json:"created"`
 	Config  struct {
 		User       string            `json:"User"`
+		Env        []string          `json:"Env"`
 		Entrypoint []string          `json:"Entrypoint"`
 		Labels     map[string]string `json:"Labels"`
 	} `json:"config"`
@@ -146,6 +147,7 @@ func (r *release) imageFor(l *layout, platform string, programs []program, docum
 	config.OS = "linux"
 	config.Created = r.when.Format("2006-01-02T15:04:05Z")
 	config.Config.User = "65532:65532"
+	config.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"} // as Docker sets it for scratch
 	config.Config.Entrypoint = []string{"/bin/shaver"}
 	config.Config.Labels = map[string]string{"org.opencontainers.image.version": r.version, "org.opencontainers.image.licenses": "Apache-2.0"}
 	config.RootFS.Type = "layers"

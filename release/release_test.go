@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
@@ -17,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -268,7 +270,7 @@ func checkImage(t *testing.T, image []byte, archive map[string]entry, name strin
 	if len(files) != len(used)+2 {
 		t.Errorf("the image has %d files, of which %d are used", len(files), len(used)+2)
 	}
-	if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/bin/shaver"}) || config.Architecture != runtime.GOARCH || config.OS != "linux" {
+	if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/bin/shaver"}) || config.Architecture != runtime.GOARCH || config.OS != "linux" || !strings.HasSuffix(config.Config.Env[0], ":/bin") {
 		t.Errorf("configuration %+v", config)
 	}
 	layer := unpackTar(t, bytes.NewReader(plain))
@@ -392,6 +394,29 @@ func unpackTar(t *testing.T, r io.Reader) map[string]entry {
 			t.Fatalf("%s of %d:%d and %v, or twice: %v", h.Name, h.Uid, h.Gid, h.ModTime, err)
 		}
 		files[h.Name] = entry{h.Name, fs.FileMode(h.Mode), data}
+	}
+}
+
+// A program that links a module without notices is an error that names both, and so are invalid settings.
+func TestRefusals(t *testing.T) {
+	linked := program{platform: "linux/arm64", name: "worker", info: &buildinfo.BuildInfo{Deps: []*debug.Module{{Path: "example.org/new", Version: "v1.0.0"}}}}
+	if _, err := (&release{root: ".."}).documents([]program{linked}); err == nil || !strings.Contains(err.Error(), "example.org/new v1.0.0, which worker for linux/arm64 links") {
+		t.Errorf("a module without notices: %v", err)
+	}
+	out := t.TempDir()
+	if err := run(t.Context(), out, "", ""); err == nil || !strings.Contains(err.Error(), "root of the repository") {
+		t.Errorf("in another folder: %v", err)
+	}
+	t.Chdir("..")
+	if err := run(t.Context(), out, "linux/386", ""); err == nil || !strings.Contains(err.Error(), "-only linux/386: expected one of linux/amd64, ") {
+		t.Errorf("an unknown platform: %v", err)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "today")
+	if err := run(t.Context(), out, "", ""); err == nil || !strings.Contains(err.Error(), `SOURCE_DATE_EPOCH is "today", expected seconds`) {
+		t.Errorf("an invalid time: %v", err)
+	}
+	if left := readFolder(t, out); len(left) > 0 {
+		t.Errorf("files %v are left", sortedKeys(left))
 	}
 }
 
