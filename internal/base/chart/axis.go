@@ -16,6 +16,7 @@ type Axis struct {
 	Room    [2]float64            // empty room before and after the range, in px
 	Ticks   Ticks                 // nil = Round
 	Upright bool                  // the labels of the ticks of an x axis are upright
+	Under   func(float64) string  // second line of the label of a tick of an x axis that is not upright; nil = none
 }
 
 // Tick is a labelled value on an axis.
@@ -83,7 +84,7 @@ func (s *scale) holds(at float64) bool {
 
 // ticks returns the ticks with at least gap px for each. size returns the px of a label along the axis. Of labels that would overlap, the
 // one of the higher value stays.
-func (s *scale) ticks(gap float64, size func(string) float64) (all []Tick) {
+func (s *scale) ticks(gap float64, size func(Tick) float64) (all []Tick) {
 	ticks := s.Axis.Ticks
 	if ticks == nil {
 		ticks = Round
@@ -103,7 +104,7 @@ func (s *scale) ticks(gap float64, size func(string) float64) (all []Tick) {
 	})
 	for _, t := range list {
 		at := s.at(t.At)
-		place, half := math.Abs(at-s.from), size(t.Label)/2
+		place, half := math.Abs(at-s.from), size(t)/2
 		if !s.holds(at) || place+half > last {
 			continue
 		}

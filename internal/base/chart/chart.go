@@ -166,13 +166,17 @@ func (h *Chart) draw(c *Canvas, titled bool) {
 		}
 		return most
 	}
-	along := func(text string) float64 { return width(text, textSize) + 4 }
+	along := func(t Tick) float64 { return width(t.Label, textSize) + 4 }
+	if h.X.Under != nil {
+		along = func(t Tick) float64 { return max(width(t.Label, textSize), width(h.X.Under(t.At), textSize)) + 4 }
+		c.y.from -= 12
+	}
 	if h.X.Upright {
-		along = func(string) float64 { return 11 }
+		along = func(Tick) float64 { return 11 }
 		c.x.from, c.x.to = 0, c.width
 		c.y.from -= longest(c.x.ticks(1, along), mostUpright) - 6
 	}
-	across := c.y.ticks(20, func(string) float64 { return 10 })
+	across := c.y.ticks(20, func(Tick) float64 { return 10 })
 	c.x.from, c.x.to = longest(across, c.width/3)+7, c.width-6
 	if h.Y.Label != "" {
 		c.x.from += 14
@@ -184,7 +188,7 @@ func (h *Chart) draw(c *Canvas, titled bool) {
 	c.x.to = max(c.x.to, c.x.from+20)
 	down := c.x.ticks(36, along)
 	if n := len(down); n > 0 && !h.X.Upright { // the label of the last tick extends beyond the axis
-		c.x.to = min(c.x.to, c.width-1-(width(down[n-1].Label, textSize)/2-(c.x.to-c.x.at(down[n-1].At))))
+		c.x.to = min(c.x.to, c.width-1-((along(down[n-1])-4)/2-(c.x.to-c.x.at(down[n-1].At))))
 		down = c.x.ticks(36, along)
 	}
 
@@ -210,6 +214,9 @@ func (h *Chart) draw(c *Canvas, titled bool) {
 			c.turned(c.x.at(t.At)+3.4, c.y.from+6, "end", t.Label)
 		} else {
 			c.text(c.x.at(t.At), c.y.from+13, "middle", quiet, t.Label)
+			if h.X.Under != nil {
+				c.text(c.x.at(t.At), c.y.from+25, "middle", quiet, h.X.Under(t.At))
+			}
 		}
 	}
 	c.clip(h.X.Fixed || h.Y.Fixed)

@@ -17,6 +17,8 @@ type Lines struct {
 	Levels []chart.Rule
 	// Low and High limit the y axis. Parts of curves beyond them are not drawn.
 	Low, High float64
+	Answer    float64              // sparsity that is marked by a vertical line; 0 = none
+	Under     func(float64) string // second line of the label of a sparsity; nil = none
 }
 
 // Differences shows differences to the unpruned model against sparsity. Each panel has its
@@ -41,6 +43,11 @@ func lines(name string, ticks chart.Ticks, panels []Lines) *chart.Figure {
 		c.Marks = marks(l.Curves)
 		for i := range l.Levels {
 			c.Marks = append(c.Marks, &l.Levels[i])
+		}
+		c.X.Under = l.Under
+		if l.Answer > 0 {
+			c.Marks = append(c.Marks, &chart.Rule{At: l.Answer, Vertical: true})
+			c.X.Ticks = around(l.Answer, c.X.Ends)
 		}
 		f.Charts = append(f.Charts, c)
 	}
@@ -76,6 +83,20 @@ func measured(curves []chart.Series) chart.Axis {
 	slices.Sort(at)
 	at = slices.Compact(at)
 	return chart.Axis{Label: "sparsity (the axis is stretched towards 1)", Scale: position, Ends: at, Fixed: true, Ticks: chart.Values(at...), Room: [2]float64{14, 14}}
+}
+
+// around marks the sparsity first, and of the others those that are not too close to it or to each other. The labels may have two lines.
+func around(first float64, at []float64) chart.Ticks {
+	return func(low, high float64, most int) []chart.Tick {
+		gap := 1.5 * math.Abs(position(high)-position(low)) / float64(most)
+		kept := []float64{first}
+		for _, t := range at {
+			if !slices.ContainsFunc(kept, func(k float64) bool { return math.Abs(position(t)-position(k)) < gap }) {
+				kept = append(kept, t)
+			}
+		}
+		return chart.Values(kept...)(low, high, most)
+	}
 }
 
 // Trend describes a panel of curves against the numbers of nights. Each curve has its label at its

@@ -117,6 +117,27 @@ func TestInline(t *testing.T) {
 	}
 }
 
+// The answer has a line and a label, although it is close to others, and each label has the second line of its own sparsity.
+func TestDifferencesMarkTheAnswer(t *testing.T) {
+	at := []float64{.5, .9, .984, .985, .986, .99}
+	for _, answer := range at {
+		l := Lines{Low: -1, High: 1, Curves: []chart.Series{{Label: "path", X: at, Y: make([]float64, len(at))}}, Answer: answer, Under: func(s float64) string { return fmt.Sprintf("u%g", s) }}
+		svg := string(Differences(l).Inline().Panels[0].Drawing)
+		labels, seconds := 0, 0
+		for _, s := range at {
+			if strings.Contains(svg, fmt.Sprintf(">%g<", s)) {
+				labels++
+				if strings.Contains(svg, fmt.Sprintf(">u%g<", s)) {
+					seconds++
+				}
+			}
+		}
+		if !strings.Contains(svg, fmt.Sprintf(">%g<", answer)) || labels < 3 || seconds != labels || strings.Count(svg, "stroke-dasharray=\"4 3\"") != 2 { // one for desks, one for phones
+			t.Errorf("answer %g: %d labels, %d second lines: %s", answer, labels, seconds, svg)
+		}
+	}
+}
+
 // Rankings draws two panels in a row, and leaves no room for keys that it does not have.
 func TestRankings(t *testing.T) {
 	curve := chart.Series{Label: "path", X: []float64{.5, .9}, Y: []float64{.8, .7}}

@@ -143,6 +143,10 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 		l := picture.Lines{
 			Title: name + ", difference to the unpruned model", About: name + " against sparsity, as the difference to the unpruned model, by ranking",
 			Levels: []chart.Rule{{Label: "unpruned " + unpruned}, {At: -sign * bound, Label: "bound"}},
+			Under:  c.bytesAt,
+		}
+		if c.decided != nil {
+			l.Answer = c.decided.best.Sparsity
 		}
 		best := bound / 2 // the largest gain
 		for _, m := range shown {
@@ -180,7 +184,10 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 	}
 	note += "."
 	if c.leader() != nil {
-		note += " The shaded area is the 95% interval of the wide line."
+		note += " The shaded area is the 95% interval of the wide line. Each sparsity has the size of its table on disk."
+	}
+	if c.decided != nil {
+		note += " The vertical line is the answer."
 	}
 	if slices.ContainsFunc(c.methods, func(m *method) bool { return m.rounded }) {
 		note += " A mark such as int8 is the best rounding (PTQ) to 8 bits, at the sparsity that saves as many bits."
@@ -192,6 +199,16 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 		note += " All methods leave the axes before sparsity " + number(most) + "."
 	}
 	return show(picture.Differences(panels...)), note
+}
+
+// bytesAt returns the size of the leader's table at a sparsity, or "" if there is none.
+func (c *comparison) bytesAt(sparsity float64) string {
+	if m := c.leader(); m != nil {
+		if p := m.at(sparsity); p != nil && p.Point.TableBytes != nil {
+			return size(p.Point.TableBytes)
+		}
+	}
+	return ""
 }
 
 // follow appends the differences of points to a curve.
