@@ -210,6 +210,7 @@ deploy/nats/keys: github.com/nats-io/nkeys
 deploy/internal/trial:
 docs/prose:
 internal:
+mutants:
 release: github.com/google/licensecheck golang.org/x/crypto
 release/module:
 schemas:
