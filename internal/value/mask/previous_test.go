@@ -124,6 +124,70 @@ func TestStableWithoutHysteresis(t *testing.T) {
 	}
 }
 
+// Stable sorts by the bound of the worth, then by the choice, the worth, |weight| and the position.
+func TestStableOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := nights.Draw(t, "night")
+		z := rapid.SampledFrom([]float64{.5, 1, 3}).Draw(t, "z")
+		keys := make([][5]float64, len(n.scores))
+		want := make([]int32, len(n.scores))
+		for i, score := range n.scores {
+			worth, least := score, math.Inf(-1)
+			if n.rank == Abs {
+				worth, least = math.Abs(score), 0
+			}
+			bound := worth
+			switch n.choices[i] {
+			case WasKept:
+				bound = worth + z*n.errors[i]
+			case WasDropped:
+				bound = worth - z*n.errors[i]
+			}
+			keys[i] = [5]float64{max(bound, least), float64(n.choices[i]), worth, math.Abs(float64(n.weights[i])), float64(i)}
+			want[i] = int32(i)
+		}
+		slices.SortFunc(want, func(i, j int32) int { return slices.Compare(keys[i][:], keys[j][:]) })
+		if got, err := Stable(n.rank, n.scores, n.weights, n.errors, n.choices, z); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("order %v, expected %v; error %v", got, want, err)
+		}
+	})
+}
+
+// An entry outlasts k rounds if .8^k of the table is left when it goes.
+func TestOutlastedRounds(t *testing.T) {
+	rounds, deviations := Outlasted([]float64{0, 1, 2, 3, 4})
+	for rank, k := range rounds {
+		if left := math.Pow(.8, k); math.Abs(left-(1-float64(rank)/5)) > 1e-12 || deviations[rank] != 1 {
+			t.Errorf("rank %d of 5: %v rounds, of which %v of the table are left; deviation %v", rank, k, left, deviations[rank])
+		}
+	}
+}
+
+// Slices of different lengths are a mistake of the caller.
+func TestLengths(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{2}, Dim: 1}
+	for k := range 4 {
+		n := []int{2, 2, 2, 2}
+		n[k]--
+		for name, f := range map[string]func(){
+			"Stable": func() {
+				_, _ = Stable(Abs, make([]float64, n[0]), make([]float32, n[1]), make([]float64, n[2]), make([]Choice, n[3]), 1)
+			},
+			"ChurnOf":  func() { ChurnOf(a, make([]Choice, n[k]), make([]bool, n[(k+1)%4])) },
+			"Previous": func() { _, _ = Previous(a, a, make([]bool, n[k])) },
+		} {
+			func() {
+				defer func() {
+					if text, _ := recover().(string); !strings.Contains(text, "prune: "+name) {
+						t.Errorf("%s of slices of the lengths %d: %q", name, n, text)
+					}
+				}()
+				f()
+			}()
+		}
+	}
+}
+
 // At every budget the number of dropped entries is exact, and a larger z changes no more
 // choices than a smaller one.
 func TestStableIsMonotone(t *testing.T) {

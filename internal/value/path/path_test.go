@@ -396,3 +396,53 @@ func TestUnitOfWeights(t *testing.T) {
 		}
 	}
 }
+
+// A round is calibrated on 4096 rows, on a 64th of the rows if that is more, and never on more rows than there are.
+func TestCalibrationRows(t *testing.T) {
+	for rows, want := range map[int64]int64{0: 0, 1: 1, 4095: 4095, 4096: 4096, 5000: 4096, 64 * 4096: 4096, 64*4096 + 63: 4096, 64 * 5000: 5000, 1 << 40: 1 << 34} {
+		if got := CalibrationRows(rows); got != want {
+			t.Errorf("%d of %d rows, expected %d", got, rows, want)
+		}
+	}
+}
+
+// An order that has an entry which a round cannot drop or add ends the path with an error.
+func TestOrdersOfOthers(t *testing.T) {
+	const n = 1000
+	a := onecolumn(n)
+	p := newWalk(a, .999, loss.Logistic, 1, once, make([]float32, n))
+	drops, adds := Rounds(a, .999)
+	end := func(entry int32) error {
+		again := New(a, .999, loss.Logistic, 1, once)
+		var stored bytes.Buffer
+		if err := errors.Join(p.Write(&stored), again.Read(&stored, p.Rounds)); err != nil {
+			t.Fatal(err)
+		}
+		return again.End(tally.NewAccumulator(a.Shape(), tally.Form{Path: true}).Summary(), loss.Uncalibrated, func(Rank) Next {
+			return func() (int32, float64, error) { return entry, 0, nil }
+		})
+	}
+	for round := range drops + adds {
+		before := p.Mask()
+		bad := []int32{-1, n, math.MaxInt32, math.MinInt32}
+		unmeasured := p.Unmeasured()
+		from, to := p.waiting() // the ranks next to those that may be added
+		for i := range n {
+			if unmeasured.Dropped(i) && (i%97 == 0 || p.rank[i] == from-1 || p.rank[i] == to) {
+				bad = append(bad, int32(i))
+			}
+		}
+		for _, entry := range bad {
+			if err := end(entry); err == nil {
+				t.Fatalf("round %d: entry %d is taken, which may be neither dropped nor added; in the tables: %t", round, entry, entry >= 0 && entry < n && !before.Dropped(int(entry)))
+			}
+		}
+		change := [][]float64{make([]float64, n)}
+		for i := range n {
+			if !unmeasured.Dropped(i) {
+				change[0][i] = float64(i%17) / 8
+			}
+		}
+		p.round(t, measured(t, a.Shape(), unmeasured, change))
+	}
+}
