@@ -1,6 +1,8 @@
 package shapley
 
 import (
+	"slices"
+
 	"shaver/internal/click/model"
 	"shaver/internal/num/random"
 )
@@ -95,18 +97,23 @@ func newFieldProbe(g *Game, seed uint64) *fieldProbe {
 }
 
 func (p *fieldProbe) Reset(rows *model.Rows, r int) {
-	p.ids, p.dense = rows.Row(r), rows.DenseRow(r)
 	if b := p.fields.Background; b != nil {
 		stream := random.At(p.seed, random.Background, uint64(rows.Number[r]), 0)
-		other := int(stream.Below(uint64(b.Len())))
-		copy(p.otherIDs, b.Row(other))
-		copy(p.otherDense, b.DenseRow(other))
+		p.play(rows, r, int(stream.Below(uint64(b.Len()))))
 		return
 	}
+	p.ids, p.dense = rows.Row(r), rows.DenseRow(r)
 	for i, id := range p.ids {
 		p.otherIDs[i] = ^id
 	}
 	copy(p.otherDense, p.fields.Absent.Dense)
+}
+
+// play sets the current row, and the background row that gives the values of its absent players.
+func (p *fieldProbe) play(rows *model.Rows, r, other int) {
+	p.ids, p.dense = rows.Row(r), rows.DenseRow(r)
+	copy(p.otherIDs, p.fields.Background.Row(other))
+	copy(p.otherDense, p.fields.Background.DenseRow(other))
 }
 
 func (p *fieldProbe) Empty() float64 {
@@ -210,4 +217,39 @@ func (p *fieldProbe) set(i int, player int32, ids []int32, dense []float32) {
 func (p *fieldProbe) score(n int) {
 	states := p.states.Slice(0, n)
 	p.scorer.Logits(p.logits[:n], &states)
+}
+
+// Explanation says what each player of a row adds to the row's logit. Base + the sum of all effects is Logit, up to rounding.
+type Explanation struct {
+	Base  float64     // mean logit of the background rows
+	Logit float64     // logit of the row
+	Each  [][]float64 // [players][n], the effects against each background row; the effect of a player is their mean
+}
+
+// Explain explains the first of rows. Its players are its fields, and then its dense inputs. The value of a coalition is the mean logit over
+// the background rows, at least one, where absent players read what the background row has. An effect is the Shapley value
+// of the player in this game, estimated by one random order for each background row and the reverse of that order. The orders depend on the
+// seed, the number of the row and the number of players alone, so two models with the same players have the same orders.
+func Explain(m *model.Model, rows, background *model.Rows, seed uint64) *Explanation {
+	game := &Game{Model: m, Fields: &Fields{Background: background}}
+	p, n := newFieldProbe(game, seed), background.Len()
+	order, logits := make([]int32, game.players()), make([]float64, game.players()+1)
+	e := &Explanation{Each: make([][]float64, len(order))}
+	for player := range e.Each {
+		e.Each[player] = make([]float64, n)
+	}
+	for b := range n {
+		p.play(rows, 0, b)
+		stream := random.At(seed, random.Order, uint64(rows.Number[0]), uint64(b))
+		stream.Permute(order)
+		for range 2 {
+			p.Walk(order, logits)
+			for k, player := range order {
+				e.Each[player][b] += (logits[k+1] - logits[k]) / 2
+			}
+			slices.Reverse(order)
+		}
+		e.Base, e.Logit = e.Base+logits[0]/float64(n), logits[len(order)]
+	}
+	return e
 }
