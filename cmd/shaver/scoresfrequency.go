@@ -102,10 +102,15 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if err != nil {
 		return nil, fault.Usagef("--aggregate: %w", err)
 	}
-	ranked, err := worth.Ranked(p, values, o.dataset, dropped)
+	d, err := worth.OpenScored(p, o.dataset)
 	if err != nil {
 		return nil, err
 	}
+	name, err := worth.Names(d)
+	if err != nil {
+		return nil, err
+	}
+	ranked := worth.Ranked(p, values, name, dropped)
 	v := &frequencyView{Aggregate: o.aggregate, Sparsity: o.sparsity, Rows: s.Rows}
 	if entries := a.FeatureEntries(); slices.Min(entries) == slices.Max(entries) {
 		v.Dim = entries[0]

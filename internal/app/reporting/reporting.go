@@ -91,19 +91,28 @@ func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 	if o.Aggregate == "" {
 		f.Aggregate = cmp.Or(f.Recommended(), s.DefaultAggregate())
 	}
-	if f.Ends, err = o.ends(p, f); err != nil || len(o.Folders) == 0 {
-		return f, err
+	dropped, err := f.Dropped()
+	if err != nil {
+		return nil, fault.Usagef("--aggregate: %w", err)
 	}
 	d, err := worth.OpenScored(p, o.Folders)
 	if err != nil {
 		return nil, err
+	}
+	name, err := worth.Names(d)
+	if err != nil {
+		return nil, err
+	}
+	if f.Ends, err = ends(p, f, name, dropped); err != nil || d == nil {
+		return f, err
 	}
 	f.Tables = d.Tables
 	m, err := p.Checkpoint.Model()
 	if err != nil {
 		return nil, err
 	}
-	f.Gap, err = gap.Measure(ctx, m.WithEmbedding(p.Table), d, &s.Spec, s.Baseline)
+	m = m.WithEmbedding(p.Table)
+	f.Gap, err = gap.Measure(ctx, m, d, &s.Spec, s.Baseline)
 	return f, err
 }
 
@@ -132,19 +141,12 @@ func (o *Input) open() (*cut.Source, error) {
 }
 
 // ends returns some features of each field.
-func (o *Input) ends(p *cut.Source, f *report.Facts) ([]report.Ends, error) {
+func ends(p *cut.Source, f *report.Facts, name func(field, id int) string, dropped []bool) ([]report.Ends, error) {
 	values, err := f.Scores.Aggregate(f.Aggregate)
 	if err != nil {
 		return nil, fault.Usagef("--aggregate: %w", err)
 	}
-	dropped, err := f.Dropped()
-	if err != nil {
-		return nil, err
-	}
-	ranked, err := worth.Ranked(p, values, o.Folders, dropped)
-	if err != nil {
-		return nil, err
-	}
+	ranked := worth.Ranked(p, values, name, dropped)
 	named := func(list []worth.Feature) (features []report.Feature) {
 		for _, x := range list {
 			name := x.Name

@@ -22,14 +22,9 @@ type Feature struct {
 }
 
 // Ranked returns the features of each field that occur, most valuable first, by the values of their
-// entries, which are an aggregate of the first scores. Their names come from the vocabulary of the dataset in
-// the folders; without folders they have no names. dropped says which entries are dropped.
-func Ranked(p *cut.Source, values []float64, folders []string, dropped []bool) ([][]Feature, error) {
+// entries, which are an aggregate of the first scores. name is one of Names. dropped says which entries are dropped.
+func Ranked(p *cut.Source, values []float64, name func(field, id int) string, dropped []bool) [][]Feature {
 	a, s := &p.Checkpoint.Architecture, p.Scores[0]
-	name, err := names(p, folders)
-	if err != nil {
-		return nil, err
-	}
 	all := make([][]Feature, len(a.FieldDims)) // by field and id
 	for _, span := range a.Spans() {
 		if all[span.Field] == nil {
@@ -59,7 +54,7 @@ func Ranked(p *cut.Source, values []float64, folders []string, dropped []bool) (
 		slices.SortFunc(features, func(x, y Feature) int { return cmp.Or(-cmp.Compare(x.Worth, y.Worth), cmp.Compare(x.ID, y.ID)) })
 		all[j] = features
 	}
-	return all, nil
+	return all
 }
 
 // Ends returns at most n features from each end of the list. No feature is in both.
@@ -69,8 +64,11 @@ func Ends(ranked []Feature, n int) (top, bottom []Feature) {
 }
 
 // OpenScored opens the dataset in the folders for the model of p, which must be that of its scores. A single folder is a window of
-// one day if the scores are those of such a window.
+// one day if the scores are those of such a window. Without folders it returns nil.
 func OpenScored(p *cut.Source, folders []string) (*dataset.Dataset, error) {
+	if len(folders) == 0 {
+		return nil, nil
+	}
 	s := p.Scores[0]
 	d, err := open(s, folders)
 	if err != nil {
@@ -96,18 +94,13 @@ func open(s *scores.File, folders []string) (*dataset.Dataset, error) {
 	return d, err
 }
 
-// names returns a function that names the values of fields by the vocabulary of the
-// dataset in the folders. It returns "" for a value without a name, and for every value
-// if there are no folders.
-func names(p *cut.Source, folders []string) (func(field, id int) string, error) {
-	if len(folders) == 0 {
+// Names returns a function that names the values of fields by the vocabulary of the dataset. It returns "" for a value without a
+// name, and for every value if d is nil.
+func Names(d *dataset.Dataset) (func(field, id int) string, error) {
+	if d == nil {
 		return func(int, int) string { return "" }, nil
 	}
-	d, err := OpenScored(p, folders)
-	if err != nil {
-		return nil, err
-	}
-	vocabulary := make([][]string, p.Checkpoint.Architecture.Fields())
+	vocabulary, err := make([][]string, len(d.Manifest.Fields)), error(nil)
 	for j := range vocabulary {
 		if vocabulary[j], err = d.Vocabulary(j); err != nil {
 			return nil, err
