@@ -123,31 +123,16 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 			return err
 		}
 	}
-	tasks, err := cli.Tasks(o.tasks, o.modelOutput)
+	subjects, err := steps.OpenBoth(o.model, o.against, o.modelOutput, o.tasks, o.dataset, o.split, o.loss)
 	if err != nil {
 		return err
 	}
-	if len(tasks) > 1 {
-		return fault.Usagef("--task: expected one label: rows of several tasks have no common order; shaver check and sweep judge each task")
-	}
-	files := []string{o.model}
-	if o.against != "" {
-		files = append(files, o.against)
-	}
-	var subjects []*steps.Subject
 	total := int64(0)
-	for i, file := range files {
-		if i > 0 && !checkpoint.NamedONNX(file) {
-			o.modelOutput = ""
-		}
-		s, err := steps.Open(file, o.modelOutput, o.dataset, o.split, o.loss, tasks...)
-		if err != nil {
-			return err
-		}
+	for _, s := range subjects {
 		if err := s.Bench.GroupBy(c.Context(), o.group, o.top); err != nil {
 			return err
 		}
-		subjects, total = append(subjects, s), total+s.Bench.Rows
+		total += s.Bench.Rows
 	}
 	progress := cli.NewProgress("evaluate", "rows", total)
 	defer progress.End()
@@ -163,7 +148,7 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 	for i, s := range subjects {
 		cli.Note(s.Checkpoint.Known().Unknown())
 		for _, text := range s.Doubts(all[i]) {
-			cli.Warn(files[i] + text)
+			cli.Warn([]string{o.model, o.against}[i] + text)
 		}
 	}
 	if o.predictions != "" {

@@ -15,6 +15,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/explain"
 )
 
 // DIN and a model of two towers go through import, scores, sweep, prune, evaluation, delta
@@ -76,6 +77,22 @@ func TestHistories(t *testing.T) {
 			}
 			if auc, logLoss := measure(export); math.Abs(auc-want.AUC) > 1e-6 || math.Abs(logLoss-want.LogLoss) > 1e-6 {
 				t.Errorf("AUC %v and LogLoss %v, onnxruntime gives %v and %v", auc, logLoss, want.AUC, want.LogLoss)
+			}
+
+			// An explanation ends at the logit of onnxruntime. The lists of row 5 have 2 values and pads.
+			var found explain.Document
+			shaver(t, &found, "explain", "--model", export, "--dataset", path("data"), "--split", "train", "--rows", "0,5", "--background", "8")
+			for _, r := range found.Rows {
+				sum := r.Base
+				for _, e := range r.Effects {
+					sum += e.Effect
+					if list := e.Field == "items" || e.Field == "categories"; r.Row == 5 && len(e.Values) != map[bool]int{true: 2, false: 1}[list] {
+						t.Errorf("row 5: %s has the values %q", e.Field, e.Values)
+					}
+				}
+				if logit := want.Logits[r.Row]; math.Abs(r.Logit-logit) > 1e-5 || math.Abs(sum-r.Logit) > 1e-9 {
+					t.Errorf("row %d: the base and the effects sum to %v, and the logit is %v, expected %v", r.Row, sum, r.Logit, logit)
+				}
 			}
 
 			command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", "antithetic", "--baseline", "codebook", "--out", path("scores.arrow"))

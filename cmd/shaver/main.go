@@ -58,7 +58,7 @@ and measures what the pruning costs.`,
 	in(scoresGroup, "Scores:", planCommand(), scoreCommand(), group("scores", "Inspect, export and compare scores files",
 		"  shaver scores inspect scores.arrow\n  shaver scores compare tuesday.arrow monday.arrow",
 		scoresInspectCommand(), scoresExportCommand(), scoresWorthCommand(), scoresCompareCommand(), scoresFrequencyCommand()))
-	in(pruningGroup, "Pruning:", pruneCommand(), tuneCommand(), evaluateCommand(), checkCommand(), sweepCommand(), studyCommand(), benchmarkCommand(), reportCommand())
+	in(pruningGroup, "Pruning:", pruneCommand(), tuneCommand(), evaluateCommand(), explainCommand(), checkCommand(), sweepCommand(), studyCommand(), benchmarkCommand(), reportCommand())
 	in(nightsGroup, "Every night:", nightlyCommand())
 	in(jobsGroup, "Jobs on a cluster:", group("job", "List, watch and cancel jobs on a NATS server",
 		"  shaver job list --nats nats://nats:4222\n  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",

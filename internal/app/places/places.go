@@ -55,6 +55,7 @@ var flags = map[string]map[string]kind{
 	"benchmark":              {"dataset": data},
 	"prune":                  {"model": model, "scores": scoresFile, "dataset": data, "previous": file, "from": file, "out": outModel},
 	"evaluate":               {"model": model, "against": model, "dataset": data, "predictions": out},
+	"explain":                {"model": model, "against": model, "dataset": data},
 	"check":                  {"model": model, "against": model, "dataset": data, "out": out},
 	"sweep":                  {"model": model, "scores": scoresFile, "models": model, "dataset": data, "out": out},
 	"report":                 {"model": model, "scores": scoresFile, "dataset": data, "sweep": file, "path": file, "out": out},

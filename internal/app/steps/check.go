@@ -206,6 +206,26 @@ func Open(file, output string, folders []string, split, lossName string, tasks .
 	return &Subject{ck, m, b}, err
 }
 
+// OpenBoth opens a model and, unless against is "", the model that it is compared with. tasks has at most one label.
+func OpenBoth(file, against, output string, tasks, folders []string, split, lossName string) (both []*Subject, err error) {
+	parsed, err := cli.Tasks(tasks, output)
+	if err == nil && len(parsed) > 1 {
+		err = fault.Usagef("--task: expected one label: rows of several tasks have no common order; shaver check and sweep judge each task")
+	}
+	for i, name := range []string{file, against} {
+		if err != nil || name == "" {
+			break
+		}
+		if i > 0 && !checkpoint.NamedONNX(name) {
+			output = ""
+		}
+		var s *Subject
+		s, err = Open(name, output, folders, split, lossName, parsed...)
+		both = append(both, s)
+	}
+	return both, err
+}
+
 // Doubts returns what is probably wrong with the predictions of s, or with the rows, each to follow the name of its file.
 func (s *Subject) Doubts(found *evaluate.Predictions) (all []string) {
 	if text := found.Doubt(); text != "" {
