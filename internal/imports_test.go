@@ -104,7 +104,7 @@ prune/delta/toredis: data/redisrows prune/delta
 prune/worth: base/atomicfile base/fault data/dataset jobs/scores prune/cut data/columnfile
 prune/explain: base/fault click/evaluate click/model data/dataset jobs/scores num/loss value/shapley gonum.org/v1/gonum
 prune/picture: pure base/chart prune/sweep
-prune/report: prune/gate base/chart data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss jobs/gap value/path
+prune/report: prune/explain prune/gate base/chart data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss jobs/gap value/path
 
 # the job; bus is the only importer of NATS
 jobs/bus: base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -147,7 +147,7 @@ app/night: app/cli app/places base/atomicfile base/cputime base/fault click/chec
 app/compress: app/cli app/reporting app/score app/steps app/sweeping base/atomicfile base/fault click/checkpoint click/compact data/dataset prune/gate prune/report prune/sweep value/mask jobs/scores prune/cut click/model
 app/quickstart: app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest jobs/scores prune/sweep value/baseline value/estimator value/mask app/score app/steps app/compress
 app/rivals: app/cli app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/model click/train data/dataset jobs/scores prune/benchmark prune/picture value/baseline value/estimator value/mask base/files app/score app/steps num/kernel
-app/reporting: app/cli app/launch base/fault base/files click/checkpoint prune/cut prune/report prune/sweep prune/worth jobs/scores prune/slice jobs/gap base/atomicfile data/dataset base/chart
+app/reporting: prune/explain value/mask app/cli app/launch base/fault base/files click/checkpoint prune/cut prune/report prune/sweep prune/worth jobs/scores prune/slice jobs/gap base/atomicfile data/dataset base/chart
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
 app/score: base/files click/model github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator click/modelfile
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap

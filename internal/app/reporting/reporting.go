@@ -27,10 +27,12 @@ import (
 	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/explain"
 	"shaver/internal/prune/report"
 	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/prune/worth"
+	"shaver/internal/value/mask"
 )
 
 // Input names the files of a report.
@@ -112,6 +114,15 @@ func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 		return nil, err
 	}
 	m = m.WithEmbedding(p.Table)
+	if d.Rows(dataset.Test) > 0 && len(s.Spec.Tasks) < 2 {
+		pruned := m.WithEmbedding(mask.Apply(f.Architecture, p.Table, dropped, s.Baseline))
+		f.Row, err = explain.Rows(ctx, []explain.Subject{{Model: pruned, Dataset: d}, {Model: m, Dataset: d}}, name, s.Spec.Loss, dataset.Test, nil, explain.Background)
+		if fault.IsInput(err) && o.Warn != nil {
+			o.Warn("the page explains no row: " + err.Error())
+		} else if err != nil {
+			return nil, err
+		}
+	}
 	f.Gap, err = gap.Measure(ctx, m, d, &s.Spec, s.Baseline)
 	return f, err
 }

@@ -158,7 +158,7 @@ func TestBrowser(t *testing.T) {
 		name         string
 		html         []byte
 		plots, texts int
-	}{{"report", r.HTML, 9, 60}, {"dataset", inspected, 1, 10}, {"history", nights, 8, 60}, {"fields", fields.HTML, 4, 30}} {
+	}{{"report", r.HTML, 11, 60}, {"dataset", inspected, 1, 10}, {"history", nights, 8, 60}, {"fields", fields.HTML, 4, 30}} {
 		t.Run(page.name, func(t *testing.T) { b.look(t, string(page.html), page.plots, page.texts) })
 	}
 }

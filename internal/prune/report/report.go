@@ -17,6 +17,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/explain"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
@@ -27,19 +28,20 @@ type Facts struct {
 	Architecture *model.Architecture
 	Entries      []float32 // the embedding table, [n, d]
 	Scores       *scores.File
-	Digest       string          // SHA-256 of the scores file
-	Aggregate    string          // aggregate by which entries are ranked: one of Scores.Aggregates
-	Tables       []dataset.Table // tables from which the rows are, as far as they are known
-	Run          *Run            // time and resources of the job; nil = unknown
-	Sweep        *sweep.Document // results of pruning; nil = not measured
-	Within       sweep.Bound     // how much worse than the unpruned model a table may be
-	Shipped      *Shipped        // file that was made; nil = none
-	Program      string          // name and version of the program that writes the page
-	Ends         []Ends          // some features of each field, [m]; nil = not shown
-	Path         *slice.Path     // path over the fields and columns of the model; nil = not shown
-	Gap          *gap.Gap        // what the model memorises; nil = not shown
-	order        []int32         // see ordered; nil = not yet known
-	most         int             // number of entries of order that may be dropped
+	Digest       string            // SHA-256 of the scores file
+	Aggregate    string            // aggregate by which entries are ranked: one of Scores.Aggregates
+	Tables       []dataset.Table   // tables from which the rows are, as far as they are known
+	Run          *Run              // time and resources of the job; nil = unknown
+	Sweep        *sweep.Document   // results of pruning; nil = not measured
+	Within       sweep.Bound       // how much worse than the unpruned model a table may be
+	Shipped      *Shipped          // file that was made; nil = none
+	Program      string            // name and version of the program that writes the page
+	Ends         []Ends            // some features of each field, [m]; nil = not shown
+	Path         *slice.Path       // path over the fields and columns of the model; nil = not shown
+	Gap          *gap.Gap          // what the model memorises; nil = not shown
+	Row          *explain.Document // one row, with the whole table and at Shown; nil = not shown
+	order        []int32           // see ordered; nil = not yet known
+	most         int               // number of entries of order that may be dropped
 }
 
 // Shipped is a file that was made from the model.
@@ -147,6 +149,7 @@ type document struct {
 	Summed    string            // what Ends adds up over the entries of a feature
 	Shown     float64           // see Facts.Shown
 	Gap       *gapSection       // nil without Facts.Gap
+	Row       *rowSection       // nil without Facts.Row
 	Certainty *certaintySection // nil for a path, which has no values
 	Rounds    *roundsSection    // of a path; nil for other scores
 	Removals  *removalsSection  // nil without a path over fields and columns
@@ -175,6 +178,9 @@ func Write(f *Facts) (*Report, error) {
 	if c != nil {
 		d.Curves, d.Quality = c.curves(show), c.quality(show)
 		d.Answer = c.answer(f, d.Quality)
+	}
+	if f.Row != nil {
+		d.Row = f.rowOf(show)
 	}
 	d.Fields, d.Frequency = f.fieldsOf(found, show), f.frequencyOf(found, show)
 	if f.Scores.Ranks() {
@@ -224,6 +230,7 @@ func (d *document) links() []link {
 		{link{"answer", "Answer"}, d.Answer != nil},
 		{link{"curves", "Rankings"}, d.Curves != nil},
 		{link{"quality", "Losses"}, d.Quality != nil},
+		{link{"row", "One row"}, d.Row != nil},
 		{link{"fields", "Fields"}, true},
 		{link{"frequency", "Frequency"}, true},
 		{link{"gap", "Memory"}, d.Gap != nil},

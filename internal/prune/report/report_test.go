@@ -24,6 +24,7 @@ import (
 	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/explain"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/estimator"
@@ -75,7 +76,69 @@ func facts() *Facts {
 		{Name: "b", Worth: [2]evaluate.Difference{at(.1, .004), at(.11, .02)}},
 		{Name: "c", Worth: [2]evaluate.Difference{at(.001, .004), at(0, .003)}},
 	}}
+	f.Row = row()
 	return f
+}
+
+// row returns an explanation of a row with 14 fields, whose effects fall from .7 and, in the pruned model, are half of that. Every third one is below 0.
+func row() *explain.Document {
+	r := explain.Row{Row: 1234, Label: 1, Output: explain.Output{Base: -1, Logit: -1, Probability: new(.25)}, Against: &explain.Output{Base: -1.5, Logit: -1.5, Probability: new(.75)}}
+	for k := range 14 {
+		e := explain.Effect{Field: "field " + strconv.Itoa(k), Values: []string{"<i>", "b", "c", "d", "e"}[:1+k%5], Effect: (.7 - .04*float64(k)) / 2, SE: new(.015)}
+		if k%3 == 2 {
+			e.Effect = -e.Effect
+		}
+		if k == 0 {
+			e.Field, e.SE = hostile, nil
+		}
+		e.Against = new(2 * e.Effect)
+		r.Logit += e.Effect
+		r.Against.Logit += *e.Against
+		r.Effects = append(r.Effects, e)
+	}
+	return &explain.Document{Split: "test", Background: 64, Sampled: 10000, Rows: []explain.Row{r}}
+}
+
+// The section shows the first 11 of 14 fields and the sum of the others. The base and all lines sum to the logit. The picture has two bars for each line.
+func TestRow(t *testing.T) {
+	f := facts()
+	var pictures []*chart.Figure
+	s := f.rowOf(func(p *chart.Figure) chart.Inline { pictures = append(pictures, p); return p.Inline() })
+	if len(s.Rows) != 14 || s.Rows[0].Name != "base" || s.Rows[12].Name != "3 others" || s.Rows[13].Name != "logit" || s.Rows[12].SE != "-" || s.Rows[2].SE != "0.0150" {
+		t.Fatalf("%+v", s.Rows)
+	}
+	for k, of := range []func(rowLine) string{func(l rowLine) string { return l.Before }, func(l rowLine) string { return l.After }, func(l rowLine) string { return l.Change }} {
+		sum := 0.
+		for i, line := range s.Rows {
+			v, err := strconv.ParseFloat(strings.ReplaceAll(of(line), "−", "-"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sum += v; i == 13 && math.Abs(sum-2*v) > 1e-3 {
+				t.Errorf("column %d: the lines sum to %v, expected the logit %v", k, sum-v, v)
+			}
+		}
+	}
+	if want := "One row: its probability goes from 0.7500 to 0.2500"; s.Heading != want || !strings.Contains(s.Note, "row 1,234 of the test split, with label 1: the row that changes most of the first 10,000. Its probability ") {
+		t.Errorf("%q, %q, expected %q", s.Heading, s.Note, want)
+	}
+	if s.Rows[5].Value != "<i>, b, c, d, …" {
+		t.Errorf("values %q", s.Rows[5].Value)
+	}
+	for _, panel := range s.Figure.Panels {
+		// On a desk and on a phone: a full bar for 8 fields and the others, and an empty one for 3.
+		if full, empty := strings.Count(string(panel.Drawing), "crispEdges"), strings.Count(string(panel.Drawing), "--ink-D55E00"); full != 2*9 || empty != 2*3 {
+			t.Errorf("%s has %d full and %d empty bars", panel.Title, full, empty)
+		}
+	}
+	f.Row.Rows[0].Probability = nil
+	if s = f.rowOf(func(p *chart.Figure) chart.Inline { return p.Inline() }); !strings.HasPrefix(s.Heading, "One row: its output goes from ") {
+		t.Errorf("%q", s.Heading)
+	}
+	f.Row = nil
+	if r, err := Write(f); err != nil || bytes.Contains(r.HTML, []byte(`id="row"`)) {
+		t.Errorf("the page has the section without a row: %v", err)
+	}
 }
 
 // swept returns a sweep of two rivals and of two repeats, the first of which is by the scores
@@ -146,7 +209,7 @@ func TestGolden(t *testing.T) {
 	for _, p := range r.Pictures {
 		names = append(names, p.Name)
 	}
-	if got := strings.Join(names, " "); got != "differences sweep calibration fields frequency gone cut" {
+	if got := strings.Join(names, " "); got != "differences sweep calibration row fields frequency gone cut" {
 		t.Errorf("the pictures are %s", got)
 	}
 }
