@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -296,24 +297,45 @@ func TestSlider(t *testing.T) {
 		}
 		lines = append(lines, line)
 	}
-	// effect returns that of the last field in row 2 with the model in a file.
-	effect := func(path string) string {
+	// effects returns those of the fields in row 2 with the model in a file, then the base and the logit. Of 50 rows, 32 are the background.
+	effects := func(path string) []float64 {
 		m, err := infer.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		logits, changed := make([]float64, 33), slices.Repeat(ids[width:2*width], 33)
+		mix := func(n uint32) uint32 {
+			for range 2 {
+				n = (n ^ n>>16) * 0x45d9f3b
+			}
+			return n ^ n>>16
+		}
+		found, logits := make([]float64, width+2), make([]float64, width+1)
 		for k := range 32 {
-			changed[(k+1)*width+width-1] = ids[(2+k*49/32)%50*width+width-1]
+			order := []int{0, 1, 2, 3, 4}
+			for j := width - 1; j > 0; j-- {
+				other := int(mix(uint32(k*width+j)) % uint32(j+1))
+				order[j], order[other] = order[other], order[j]
+			}
+			for range 2 {
+				states := slices.Repeat(ids[k*50/32*width:][:width], width+1)
+				for at, field := range order {
+					for later := at + 1; later <= width; later++ {
+						states[later*width+field] = ids[width+field]
+					}
+				}
+				if err := m.Logits(logits, states, nil); err != nil {
+					t.Fatal(err)
+				}
+				for at, field := range order {
+					found[field] += (logits[at+1] - logits[at]) / 64
+				}
+				found[width] += logits[0] / 64
+				slices.Reverse(order)
+			}
 		}
-		if err := m.Logits(logits, changed, nil); err != nil {
-			t.Fatal(err)
-		}
-		for _, logit := range logits[1:] {
-			logits[0] -= logit / 32
-		}
-		return strings.ReplaceAll(fmt.Sprintf("%.4f", logits[0]), "-", "−")
+		found[width+1] = logits[width]
+		return found
 	}
 	wasm, files := build(t), map[string]http.HandlerFunc{"layers.safetensors": file(path), "cases.json": func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"ids": ids, "lines": lines})
@@ -362,8 +384,28 @@ func TestSlider(t *testing.T) {
 				t.Errorf("error %q, expected %q", found.Errors[i], text)
 			}
 		}
-		if named := fmt.Sprintf("e\t%d\t%s\t%s", ids[2*width-1], effect(path), effect(path+"1")); len(found.Wide) > 0 || !strings.HasSuffix(found.IDs, named) || !strings.Contains(found.Facts, "50, ") {
-			t.Errorf("%d px: the page shows\n%s\n%s\nexpected %q at the end of the first; too wide: %q", pixels, found.IDs, found.Facts, named, found.Wide)
+		if len(found.Wide) > 0 || !strings.Contains(found.Facts, "50, ") {
+			t.Errorf("%d px: the page shows\n%s\ntoo wide: %q", pixels, found.Facts, found.Wide)
+		}
+		// The table has the effects with both models, and the base and all effects sum to the logit of the row.
+		table := strings.Split(found.IDs, "\n")[1:]
+		if len(table) != width+2 {
+			t.Fatalf("%d px: the page shows\n%s\nexpected %d fields, the base and the logit", pixels, found.IDs, width)
+		}
+		for k, file := range []string{path, path + "1"} {
+			sum, want := 0., effects(file)
+			for line, text := range table {
+				cells := strings.Split(text, "\t")
+				shown, err := strconv.ParseFloat(strings.ReplaceAll(cells[2+k], "−", "-"), 64)
+				if err != nil || math.Abs(shown-want[line]) > 1e-4 {
+					t.Errorf("%d px: line %q, expected %.4f in column %d", pixels, text, want[line], 2+k)
+				}
+				if line <= width {
+					sum += shown
+				} else if of := [][]float64{large, small}[k][1]; math.Abs(sum-shown) > 4e-4 || math.Abs(shown-of) > 1e-4 {
+					t.Errorf("%d px: the base and the effects sum to %.4f, and the page has the logit %.4f, expected %.4f", pixels, sum, shown, of)
+				}
+			}
 		}
 	}
 }
