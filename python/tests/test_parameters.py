@@ -12,7 +12,7 @@ import pytest
 from conftest import Planted, command
 
 import shaver
-from shaver import _command, _compress, _dataset, _evaluate, _prune, _remove, _scores, _sweep
+from shaver import _command, _compress, _dataset, _evaluate, _explain, _prune, _remove, _scores, _sweep
 
 # Flags that no call needs as a parameter.
 EVERYWHERE = {"help", "output", "scratch", "model", "model-output"}
@@ -71,6 +71,7 @@ CALLS = [
     Call(shaver.sweep, (("sweep",),), {"progress"}, set()),
     Call(shaver.compress, (("compress",),), {"progress"}, set()),
     Call(shaver.evaluate, (("evaluate",),), {"progress"}, set()),
+    Call(shaver.explain, (("explain",),), set(), set()),
     Call(shaver.check, (("check",),), {"progress"}, set()),
     Call(shaver.report, (("report",),), set(), set()),
     Call(
@@ -164,7 +165,7 @@ def test_parameters_reach_their_flags(call: Call, planted: Planted, monkeypatch:
     def document(arguments: Any, flags: dict[str, _command.Flag], **options: Any) -> dict[str, Any]:
         return run(arguments, {**flags, "output": "json"}, **options).document()
 
-    for module in (_compress, _dataset, _evaluate, _prune, _remove, _scores, _sweep):
+    for module in (_compress, _dataset, _evaluate, _explain, _prune, _remove, _scores, _sweep):
         for function in (run, document):
             if hasattr(module, function.__name__):
                 monkeypatch.setattr(module, function.__name__, function)

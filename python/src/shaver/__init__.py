@@ -16,6 +16,7 @@ from ._errors import (
     UsageError,
 )
 from ._evaluate import Check, Evaluation, Report, check, evaluate, report
+from ._explain import Explanation, explain
 from ._fields import FieldValues, fields
 from ._model import Model
 from ._progress import Progress
@@ -34,6 +35,7 @@ __all__ = [
     "Dataset",
     "Error",
     "Evaluation",
+    "Explanation",
     "FieldValues",
     "IncompleteError",
     "Model",
@@ -48,6 +50,7 @@ __all__ = [
     "check",
     "compress",
     "evaluate",
+    "explain",
     "fields",
     "prune",
     "remove",
