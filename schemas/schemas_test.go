@@ -55,6 +55,7 @@ var pinned = map[string]reflect.Type{
 	"dataset.v4.json":      reflect.TypeFor[dataset.Manifest](),
 	"delta.v1.json":        reflect.TypeFor[delta.Manifest](),
 	"dense.v1.json":        reflect.TypeFor[dense.Input](),
+	"ended.v1.json":        reflect.TypeFor[bus.Ended](),
 	"estimator.v1.json":    reflect.TypeFor[estimator.Options](),
 	"graph.v1.json":        reflect.TypeFor[graph.Description](),
 	"history.v1.json":      reflect.TypeFor[nightly.Line](),

@@ -246,6 +246,22 @@ func TestJobServe(t *testing.T) {
 	})
 	coordinator.wantExit(cli.ExitDone)
 	wantSameFile(t, out, l.reference)
+	later := freePort(t)
+	start(t, nil, "shaver", "job", "serve", "--nats", url, "--metrics", later, "--log", "json").await("metrics", 1)
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		page = readPage(t, "http://"+later+"/")
+		if strings.Contains(page, ">finished.</strong>") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a page that began after the job does not show its end:\n%s", page)
+		}
+	}
+	for _, want := range []string{">s.arrow</h1>", "the scores are at " + out, fmt.Sprintf("%d of %d shards are computed", longShards, longShards), "<th>worker</th>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("a page that began after the job lacks %q:\n%s", want, page)
+		}
+	}
 	for name := range scrape(t, working) {
 		seen[name] = true
 	}

@@ -76,7 +76,7 @@ func (b *Bus) Cleanup(ctx context.Context, jobID string) error {
 
 // fix empties the stream of the jobs if the server can read none of its messages. A server
 // whose files were damaged may list messages that it can neither read nor delete one by one. If
-// other messages are readable, fix deletes nothing and returns the subjects of those that are
+// other messages are readable, except the records of jobs that have ended, fix deletes nothing and returns the subjects of those that are
 // not. Messages that are stored while fix runs stay.
 func (b *Bus) fix(ctx context.Context, what string) (unreadable []string, err error) {
 	var state jetstream.StreamState
@@ -105,6 +105,9 @@ func (b *Bus) fix(ctx context.Context, what string) (unreadable []string, err er
 		return nil, nil
 	}
 	readable := len(unreadable) < len(state.Subjects)
+	if _, kept := state.Subjects[endedKey]; kept && !slices.Contains(unreadable, endedKey) { // a record that may go
+		readable = len(unreadable) < len(state.Subjects)-1
+	}
 	held, err := b.subjects(ctx, what, jobStream, ">")
 	if err != nil {
 		return nil, err
@@ -415,8 +418,8 @@ func (b *Bus) owners(ctx context.Context) (owners, models map[string]bool, err e
 	return owners, models, err
 }
 
-// Stored returns the number of messages of each subject, over all streams. The map is
-// empty while no job is stored.
+// Stored returns the number of messages of each subject, over all streams, without the records of jobs that have
+// ended. The map is empty while no job is stored.
 func (b *Bus) Stored(ctx context.Context) (map[string]uint64, error) {
 	all := map[string]uint64{}
 	for _, stream := range []string{tasksStream, resultsStream, quarantineStream, blobStream, jobStream} {
@@ -426,5 +429,6 @@ func (b *Bus) Stored(ctx context.Context) (map[string]uint64, error) {
 		}
 		maps.Copy(all, held)
 	}
+	delete(all, endedKey)
 	return all, nil
 }

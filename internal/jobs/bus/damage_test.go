@@ -104,13 +104,15 @@ func TestDamagedLengthOfHeader(t *testing.T) {
 }
 
 // A record that the server can neither read nor delete does not stay when the job ends, nor when another
-// coordinator starts.
+// coordinator starts. Records of jobs that have ended do not keep it.
 func TestDamagedRecord(t *testing.T) {
 	flip := func(after []byte) { after[55] ^= 1 }
 	for _, key := range []string{"spec", "checkpoint", "progress"} {
 		t.Run(key, func(t *testing.T) {
 			a := newAiling(t)
 			task := newTask(1, 0)
+			other := newTask(2, 0).Job
+			a.bus.KeepEnd(t.Context(), &Ended{Status: Status{ID: other, Progress: Progress{Job: other, State: Finished}}})
 			a.submit(task)
 			a.damage(jobPrefix+task.Job+"."+key, flip)
 			a.end(a.submit(task))

@@ -64,6 +64,8 @@ type Progress struct {
 	Retried int           `json:"retried,omitempty"` // number of times that this coordinator published a shard again
 	Retries []Republished `json:"retries,omitempty"` // the last of them, at most MostNamed, the oldest first
 	Lost    []Lost        `json:"lost,omitempty"`    // the last workers that fell silent while tasks went to other workers, at most MostNamed, the oldest first
+	// Warnings are sentences without a full stop that say what the scores of a finished job lack.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // MostNamed bounds the shards that a progress names, and MostCells the cells of a Strip.

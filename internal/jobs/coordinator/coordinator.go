@@ -381,8 +381,9 @@ func cleanUpLeftover(ctx context.Context, b *bus.Bus, id string, log *zap.Logger
 }
 
 // cleanUp deletes everything that is stored for the job, unless another coordinator leads
-// the job now.
+// the job now. If the job has finished or was cancelled, a record of its end stays.
 func cleanUp(ctx context.Context, b *bus.Bus, id string, claim *bus.Claim, log *zap.Logger) error {
+	end := b.Ending(ctx, id, claim.Lead.Out)
 	err := claim.End(ctx)
 	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
 		log.Warn("a newer coordinator leads this job: nothing is deleted")
@@ -393,6 +394,9 @@ func cleanUp(ctx context.Context, b *bus.Bus, id string, claim *bus.Claim, log *
 	}
 	if err != nil {
 		return fmt.Errorf("job %s: clean up: %w", id, err)
+	}
+	if end != nil {
+		b.KeepEnd(ctx, end)
 	}
 	return nil
 }

@@ -53,6 +53,7 @@ type leader struct {
 	retries   retries
 	lost      lost
 	crew      *bus.Connected // workers that are connected; nil = results come, or nobody asked yet
+	warnings  []string       // of the scores that are written
 }
 
 // newLeader returns the leader of the claimed job j. The job's inputs are stored, and s
@@ -533,10 +534,27 @@ func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
+		l.warnings = warningsOf(&outcome.Scores)
 		l.reportProgress(ctx, bus.Finished, "")
 		return outcome, cleanUp(ctx, l.bus, l.job.ID, l.claim, l.log)
 	}
 	panic(fmt.Sprintf("coordinator: the job ended by %T", end))
+}
+
+// warningsOf returns what people should know before they use scores.
+func warningsOf(f *scores.File) (all []string) {
+	if f.QuarantinedRows > 0 {
+		all = append(all, fmt.Sprintf("%d rows are missing, because their shards were in quarantine", f.QuarantinedRows))
+	}
+	if s := f.Stopped; s != nil && !s.Converged {
+		all = append(all, "not converged: "+s.Text(f.Spec.Until))
+	}
+	for _, text := range []string{f.Warning(), f.Noise()} {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // outcome normalises the sums. The shards in quarantined are missing from them.
@@ -606,7 +624,7 @@ func (l *leader) progress(state, waiting string) bus.Progress {
 		p.Rounds = l.rounder.trend()
 	}
 	p.Retried, p.Retries = l.retries.count, slices.Clone(l.retries.last)
-	p.Lost = l.lost.last
+	p.Lost, p.Warnings = l.lost.last, l.warnings
 	if p.Over() {
 		p.Left, p.Soonest, p.Latest = 0, 0, 0
 	}

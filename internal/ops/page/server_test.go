@@ -72,6 +72,7 @@ func TestServer(t *testing.T) {
 	}
 	last := j.Progress
 	last.State, last.Shards, last.Rows, last.Updated = bus.Finished, 9998, 9998, last.Updated.Add(time.Second)
+	last.Warnings = []string{"few rows"}
 	must(b.SetProgress(t.Context(), last))
 	over := func() bool {
 		s.keep.mu.Lock()
@@ -81,6 +82,7 @@ func TestServer(t *testing.T) {
 	for end := time.Now().Add(20 * time.Second); !over() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
+	end := b.Ending(t.Context(), j.ID, "s3://bucket/order.arrow")
 	must(b.Cleanup(t.Context(), j.ID))
 	s.See(old, time.Now()) // a reading that took long does not bring it back
 	o, err := b.Overview(t.Context())
@@ -96,6 +98,33 @@ func TestServer(t *testing.T) {
 			t.Errorf("the page of the ended job lacks %q:\n%s", want, page)
 		}
 	}
+	b.KeepEnd(t.Context(), end)
+	again := NewServer("nats://x:4222") // another process
+	must(again.Connected(b))
+	for name, s := range map[string]*Server{"this page": s, "another page": again} {
+		for range 2 {
+			got, err := s.Read(t.Context())
+			must(err)
+			if len(got.Jobs) != 1 {
+				t.Fatalf("%s shows %d jobs", name, len(got.Jobs))
+			}
+			if one := got.Jobs[0]; one.Name != "order.arrow" || !one.Ended.Equal(last.Updated) || one.Submitted.IsZero() || one.Done != 6010 || len(one.Workers) != 2 || one.Progress.State != bus.Finished {
+				t.Errorf("%s: %s, submitted %v, ended %v, %d shards, %+v", name, one.Name, one.Submitted, one.Ended, one.Done, one.Workers)
+			}
+			p, err := render(got, j.ID)
+			must(err)
+			if page := text(p); !strings.Contains(page, "few rows.") {
+				t.Errorf("%s lacks the warning:\n%s", name, page)
+			}
+			s.See(old, time.Now())
+		}
+	}
+	_, err = b.CreateSpec(t.Context(), j.ID, body) // it is submitted again
+	must(err)
+	if got, err = again.Read(t.Context()); err != nil || len(got.Jobs) != 1 || !got.Jobs[0].Ended.IsZero() {
+		t.Errorf("submitted again: %d jobs, %v", len(got.Jobs), err)
+	}
+	must(b.Cleanup(t.Context(), j.ID))
 	b.Close()
 	if got = read(); !strings.Contains(got.Trouble, "closed") || len(got.Jobs) != 1 {
 		t.Errorf("without a connection: %+v", got)

@@ -96,7 +96,7 @@ type answer struct {
 }
 
 const (
-	mostEnded  = 20
+	mostEnded  = bus.MostEnded
 	keepAnswer = 24 * time.Hour
 )
 
@@ -125,6 +125,9 @@ func (k *keeper) see(now time.Time, jobs []Job, all bool) []Job {
 		if known == nil || !known.submitted.Equal(j.Submitted) {
 			known = &kept{submitted: j.Submitted}
 			k.jobs[j.ID] = known
+			if i := slices.IndexFunc(k.ended, func(e Job) bool { return e.ID == j.ID && e.Submitted.Equal(j.Submitted) && e.Progress.Over() }); i >= 0 {
+				known.last, known.over = k.ended[i], k.ended[i].Ended
+			}
 		}
 		if !known.over.IsZero() && !j.Progress.Updated.After(known.last.Progress.Updated) {
 			j.Progress = known.last.Progress // the reading is older than the end
@@ -147,6 +150,25 @@ func (k *keeper) see(now time.Time, jobs []Job, all bool) []Job {
 	}
 	k.ended = k.ended[:min(len(k.ended), mostEnded)]
 	return append(jobs, k.ended...)
+}
+
+// remember takes notice of the records of jobs that have ended. They are read before the jobs that see gets, so a job that is stored
+// then was submitted again.
+func (k *keeper) remember(now time.Time, records []bus.Ended) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range records {
+		j := Job{Status: r.Status, Name: nameOf(r.ID, r.Out), Out: r.Out, Submitted: r.Submitted, Ended: r.Progress.Updated, Quarantined: r.Progress.Quarantined}
+		new(kept).complete(&j)
+		j.Workers = k.workers(now, &j)
+		if known := k.jobs[r.ID]; known != nil && known.submitted.Equal(r.Submitted) {
+			known.last, known.over = j, j.Ended // see finds that it is not stored any more
+			continue
+		}
+		k.ended = append(slices.DeleteFunc(k.ended, func(e Job) bool { return e.ID == r.ID }), j)
+	}
+	slices.SortStableFunc(k.ended, func(x, y Job) int { return y.Ended.Compare(x.Ended) })
+	k.ended = k.ended[:min(len(k.ended), mostEnded)]
 }
 
 // end takes notice of the last progress of a job. A reading seldom has it, because a job that has ended is soon

@@ -27,6 +27,7 @@ type Server struct {
 	nights []Night
 	ask    time.Time // when workers are asked again
 	last   Snapshot
+	ended  uint64 // sequence number of the last record of an end that was read; only Read uses it
 }
 
 // NewServer returns the source for the server at address, which is for people and has no password.
@@ -88,7 +89,13 @@ func (s *Server) Read(ctx context.Context) (*Snapshot, error) {
 		s.ask = next
 		s.mu.Unlock()
 	}
-	o, err := b.Overview(ctx)
+	records, ended, err := b.Ended(ctx, s.ended)
+	s.keep.remember(next.Taken, records)
+	s.ended = ended
+	var o *bus.Overview
+	if err == nil {
+		o, err = b.Overview(ctx)
+	}
 	next.Taken = time.Now()
 	if err != nil {
 		next.Trouble = err.Error()

@@ -54,6 +54,7 @@ type listed struct {
 	Link, State string
 	Lead        string // what the trouble is; "" = it has none
 	Silent      string // which workers are silent; "" = none, or it has ended
+	Took        string // see jobView
 	End         ending
 	Percent     int
 	Runs, Bad   bool
@@ -127,7 +128,7 @@ func newView(s *Snapshot, id string) (v *view, found bool) {
 				team[w.Name] = w
 			}
 		}
-		l := listed{Job: *j, Link: prefix + j.ID, State: stateOf(j), Percent: percent(j), Bad: bad(j), Lead: trouble(j), Silent: silent(j)}
+		l := listed{Job: *j, Link: prefix + j.ID, State: stateOf(j), Percent: percent(j), Bad: bad(j), Lead: trouble(j), Silent: silent(j), Took: took(j)}
 		if l.Bad {
 			troubled++
 		}
@@ -206,14 +207,20 @@ func newJobView(j *Job, s *Snapshot) *jobView {
 	if p := &j.Progress; p.CPU > 0 && p.Rows > 0 && p.Rows < p.RowsTotal && j.Ended.IsZero() {
 		v.Whole = coreHours(p.CPU * float64(p.RowsTotal) / float64(p.Rows))
 	}
-	if !j.Ended.IsZero() && !j.Submitted.IsZero() {
-		v.Took = span(j.Ended.Sub(j.Submitted).Seconds())
-	}
+	v.Took = took(j)
 	v.setStrip()
 	v.setTrouble(s)
 	v.setWorkers()
 	v.setRounds()
 	return v
+}
+
+// took returns the time from the submission of a job to its end, or "" if it is unknown.
+func took(j *Job) string {
+	if j.Ended.IsZero() || j.Submitted.IsZero() {
+		return ""
+	}
+	return span(max(0, j.Ended.Sub(j.Submitted).Seconds()))
 }
 
 // stopped lists the states of a job that does not continue by itself.
