@@ -121,6 +121,7 @@ func (o *options) run(ctx context.Context) error {
 	cli.Drain(ctx)
 	working, leave := context.WithCancelCause(ctx) // ends when the worker is to end
 	defer leave(nil)
+	context.AfterFunc(working, b.SetLeaving)
 	if o.leave > 0 {
 		go func() { leave(idle(working, o.leave, b.HasJobs)) }()
 	}

@@ -86,7 +86,9 @@ type Bus struct {
 	around func(what string, request func() error) error
 	onBlob func(sent bool, bytes int)
 	denied *atomic.Pointer[denial]
-	desk   *Desk // hands out the tasks if the server is local; nil = the server does
+
+	leaving atomic.Bool // see SetLeaving
+	desk    *Desk       // hands out the tasks if the server is local; nil = the server does
 
 	lease    atomic.Int64 // of the tasks that are published, in ns; 0 = that of the consumer
 	patience patience

@@ -32,13 +32,27 @@ const (
 // passes questions on to this client.
 func (b *Bus) Announce(build job.Build) error {
 	build.Name, build.Kernel, build.Kernels, build.Program = tidy(build.Name), tidy(build.Kernel), tidy(build.Kernels), tidy(build.Program)
+	build.Leaving = false
 	body, err := json.Marshal(build)
 	if err != nil {
 		return err
 	}
-	_, err = b.answer(whoSubject, "", func([]byte) []byte { return body })
+	build.Leaving = true
+	leaving, err := json.Marshal(build)
+	if err != nil {
+		return err
+	}
+	_, err = b.answer(whoSubject, "", func([]byte) []byte {
+		if b.leaving.Load() {
+			return leaving
+		}
+		return body
+	})
 	return err
 }
+
+// SetLeaving makes the answers of this client say that it is leaving.
+func (b *Bus) SetLeaving() { b.leaving.Store(true) }
 
 // Connected is what can be seen of the workers that are connected to the server.
 type Connected struct {

@@ -201,6 +201,23 @@ func TestConnected(t *testing.T) {
 	must(t, own.Announce(job.Build{Name: "own", Kernel: testKernel, Protocol: job.Protocol, Program: "v0"}))
 	must(t, own.nc.Flush())
 	check(true, strings.Replace(others, ", 2", fmt.Sprintf(", 1 with kernel %s and protocol %d (v0), 2", testKernel, job.Protocol), 1))
+	leaving := func() (names []string) {
+		builds, err := b.Connected(t.Context())
+		must(t, err)
+		for _, build := range builds {
+			if build.Leaving {
+				names = append(names, build.Name)
+			}
+		}
+		return names
+	}
+	if names := leaving(); len(names) > 0 {
+		t.Errorf("%v leave before they are asked to", names)
+	}
+	own.SetLeaving()
+	if names := leaving(); !slices.Equal(names, []string{"own"}) {
+		t.Errorf("%v leave, expected own", names)
+	}
 	own.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error)

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,10 +18,13 @@ type lost struct {
 	answers chan []job.Build // has room for the answers to the last question
 	again   bool             // a task was in a second or later try since the last look
 	words   map[string]time.Time
-	last    []bus.Lost // at most bus.MostNamed, the oldest first
+	left    map[string]time.Time // when workers said that they leave, so their silence means nothing
+	last    []bus.Lost           // at most bus.MostNamed, the oldest first
 }
 
-func newLost() lost { return lost{answers: make(chan []job.Build, 1), words: map[string]time.Time{}} }
+func newLost() lost {
+	return lost{answers: make(chan []job.Build, 1), words: map[string]time.Time{}, left: map[string]time.Time{}}
+}
 
 // lookForLost asks the workers who they are, once in the time of a lease, and finds out which have fallen silent if
 // tasks have gone to other workers. again is the number of tasks in a second or later try.
@@ -52,9 +56,15 @@ func (l *leader) lookForLost(ctx context.Context, again int) {
 }
 
 // look takes notice of the answers of workers to a question, and of the workers that gave results. If a task was in
-// a second try since the last look, it returns the workers that have fallen silent: they did not answer, and said
-// nothing in the time of half a lease. A worker that speaks again may be lost another time.
+// a second try since the last look, it returns the workers that have fallen silent: they did not answer, said
+// nothing in the time of half a lease, and had not said that they leave. A worker that speaks again may be lost another time.
 func (o *lost) look(asked time.Time, lease time.Duration, results map[string]*workerMeter, answered []job.Build) (found []bus.Lost) {
+	maps.DeleteFunc(o.left, func(_ string, at time.Time) bool { return asked.Sub(at) >= keepWord*lease })
+	for _, b := range answered {
+		if delete(o.left, b.Name); b.Leaving {
+			o.left[b.Name] = asked
+		}
+	}
 	for name, w := range results {
 		if asked.Sub(w.seen) < keepWord*lease && w.seen.After(o.words[name]) && !o.named(name, w.seen) {
 			o.words[name] = w.seen
@@ -65,7 +75,7 @@ func (o *lost) look(asked time.Time, lease time.Duration, results map[string]*wo
 	}
 	for name, word := range o.words {
 		silence := asked.Sub(word)
-		if silence >= keepWord*lease {
+		if silence >= keepWord*lease || !o.left[name].IsZero() {
 			delete(o.words, name)
 		} else if o.again && silence >= lease/2 {
 			delete(o.words, name)

@@ -38,6 +38,15 @@ func TestLookForLost(t *testing.T) {
 	if got := look(2*lease, true, answered[0]); len(got) != len("busy dead ") {
 		t.Errorf("after it spoke: %s", got)
 	}
+	look(3*lease, true, answered[0], job.Build{Name: "leaver", Leaving: true})
+	results["leaver"] = &workerMeter{seen: now.Add(3*lease + time.Second)} // its last result
+	if got := look(4*lease, true, answered[0]); got != "" {
+		t.Errorf("a worker that said that it leaves is lost: %s", got)
+	}
+	look(4*lease, true, answered[0], job.Build{Name: "leaver"}) // it was started again
+	if got := look(5*lease, true, answered[0]); got != "leaver " {
+		t.Errorf("a worker that was started again: %s", got)
+	}
 	for i := range 3 * bus.MostNamed {
 		results[fmt.Sprint(i)] = &workerMeter{seen: now.Add(time.Duration(i) * time.Second)}
 	}

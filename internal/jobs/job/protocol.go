@@ -37,6 +37,8 @@ type Build struct {
 	// Kernels are all kernels of a worker that computes with several, separated by commas;
 	// "" = only Kernel, which is always the first of them.
 	Kernels string `json:"kernels,omitempty"`
+	// Leaving says that the worker was asked to leave: it finishes its task and ends.
+	Leaving bool `json:"leaving,omitempty"`
 }
 
 // AllKernels returns the kernels, separated by commas.

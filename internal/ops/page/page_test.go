@@ -281,6 +281,18 @@ func TestTroubleFirst(t *testing.T) {
 	workers := []Worker{{Name: "a", Answers: Answered}, {Name: "v", Seen: ago(9 * time.Hour), Answers: Silent}, {Name: "w", Seen: ago(time.Minute), Answers: Silent},
 		{Name: "x", Seen: ago(2 * time.Minute), Answers: Silent}, {Name: "y", Seen: ago(3 * time.Minute), Answers: Silent}}
 	add("quiet", bus.Running, func(j *Job) { j.Workers = workers })
+	lost := []bus.Lost{{Worker: "w", Seen: ago(time.Minute), At: ago(20 * time.Second)}, {Worker: "a", At: ago(20 * time.Second)}, {Worker: "gone", At: ago(20 * time.Second)}}
+	add("lost one", bus.Running, func(j *Job) { j.Workers, j.Progress.Lost, j.Again = workers[:3], lost, 2 })
+	add("lost two", bus.Running, func(j *Job) {
+		j.Workers, j.Progress.Lost, j.Again = workers, append(lost, bus.Lost{Worker: "x", Seen: ago(2 * time.Minute), At: ago(2 * time.Minute)}), 2
+	})
+	add("computed again", bus.Running, func(j *Job) { j.Workers, j.Progress.Lost = workers[2:3], lost })
+	add("back", bus.Running, func(j *Job) { // and silent another time, without a task
+		j.Workers, j.Progress.Lost, j.Again = []Worker{{Name: "w", Seen: ago(10 * time.Second), Answers: Silent}}, lost, 2
+	})
+	add("left", bus.Running, func(j *Job) {
+		j.Workers, j.Progress.Lost, j.Again = []Worker{{Name: "w", Seen: ago(time.Minute), Answers: Left}}, lost, 2
+	})
 	add("one", bus.Running, func(j *Job) { j.Quarantined = 1 })
 	add("aside", bus.Running, func(j *Job) { j.Quarantined, j.Workers = 1200, workers[:2] })
 	add("stalled", bus.Stalled, func(j *Job) { j.Quarantined = 1 })
@@ -294,12 +306,14 @@ func TestTroubleFirst(t *testing.T) {
 	want := []string{
 		"interrupted|No coordinator leads it; submitting it again resumes it.|1 of 2 workers is silent: v.", "failed|The disk is full|", "unreadable|Unexpected end|",
 		"stalled|No result came for a while. It waits for a worker with kernel avx2 and protocol 7; connected workers: none.|",
-		"one|A shard is in quarantine.|", "aside|1,200 shards are in quarantine.|1 of 2 workers is silent: v.", "quiet||4 of 5 workers are silent: w, x, y, 1 more.",
+		"one|A shard is in quarantine.|", "aside|1,200 shards are in quarantine.|1 of 2 workers is silent: v.", "lost one|A worker fell silent, and a task that it may have held is in another try.|2 of 3 workers are silent: w, v.",
+		"lost two|2 workers fell silent, and tasks that they may have held are in another try.|4 of 5 workers are silent: w, x, y, 1 more.",
+		"quiet||4 of 5 workers are silent: w, x, y, 1 more.", "computed again||1 of 1 workers is silent: w.", "back||1 of 1 workers is silent: w.",
 	}
 	for i := range 40 {
 		want = append(want, fmt.Sprintf("fine%d||", i))
 	}
-	want = append(want, "ended running||", "ended failed||", "ended cancelled||")
+	want = append(want, "left||", "ended running||", "ended failed||", "ended cancelled||")
 	var got []string
 	for _, l := range v.List {
 		got = append(got, l.Name+"|"+l.Lead+"|"+l.Silent)
@@ -307,7 +321,7 @@ func TestTroubleFirst(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the list is\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if v.Title != "50 jobs, 6 in trouble" {
+	if v.Title != "55 jobs, 8 in trouble" {
 		t.Errorf("the title is %s", v.Title)
 	}
 	p, err := render(s, "")

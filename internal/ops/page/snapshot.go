@@ -35,6 +35,7 @@ type Job struct {
 	Submitted   time.Time // zero = unknown
 	Ended       time.Time // when it was first seen to be over; zero = it is not
 	Quarantined int       // shards in quarantine
+	Again       int       // tasks with its kernel that were given to a worker before
 	Done        int       // shards that are or were merged
 	Cells       []Cell    // of the strip; nil = unknown
 	CellSize    int       // shards of a cell
@@ -65,6 +66,7 @@ type Answer int
 const (
 	Unknown Answer = iota // nobody can be asked
 	Answered
+	Left // it was asked to leave, so its silence means nothing
 	Silent
 )
 
@@ -93,6 +95,7 @@ type keeper struct {
 type answer struct {
 	at      time.Time
 	kernels string
+	leaving bool
 }
 
 const (
@@ -255,7 +258,7 @@ func (k *keeper) answer(now time.Time, builds []job.Build) {
 		}
 	}
 	for _, b := range builds {
-		k.answered[b.Name] = answer{now, strings.ReplaceAll(b.AllKernels(), ",", ", ")}
+		k.answered[b.Name] = answer{now, strings.ReplaceAll(b.AllKernels(), ",", ", "), b.Leaving}
 	}
 }
 
@@ -285,7 +288,8 @@ func (k *keeper) workers(now time.Time, j *Job) []Worker {
 	}
 	for i := range all {
 		w := &all[i]
-		if last, known := k.answered[w.Name]; known {
+		last, known := k.answered[w.Name]
+		if known {
 			w.Kernel = last.kernels
 			if last.at.After(w.Seen) {
 				w.Seen = last.at
@@ -293,6 +297,8 @@ func (k *keeper) workers(now time.Time, j *Job) []Worker {
 		}
 		switch {
 		case k.asked.IsZero():
+		case last.leaving:
+			w.Answers = Left
 		case now.Sub(w.Seen) < silentAfter:
 			w.Answers = Answered
 		default:

@@ -111,7 +111,13 @@ func jobsOf(o *bus.Overview) []Job {
 	jobs := make([]Job, 0, len(o.Jobs))
 	for i := range o.Jobs {
 		j := &o.Jobs[i]
-		jobs = append(jobs, Job{Status: j.Status, Name: nameOf(j.ID, j.Out), Out: j.Out, Submitted: j.Submitted, Quarantined: j.Quarantined})
+		again := 0
+		for _, t := range o.Kernels {
+			if t.Kernel == j.Spec.Kernel && t.Protocol == job.Protocol {
+				again = t.Again
+			}
+		}
+		jobs = append(jobs, Job{Status: j.Status, Name: nameOf(j.ID, j.Out), Out: j.Out, Submitted: j.Submitted, Quarantined: j.Quarantined, Again: again})
 	}
 	slices.SortStableFunc(jobs, func(x, y Job) int { return y.Submitted.Compare(x.Submitted) })
 	return jobs

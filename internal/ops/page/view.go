@@ -228,7 +228,18 @@ var stopped = []string{bus.Interrupted, bus.Failed, bus.Unreadable}
 
 // bad reports whether a job needs somebody.
 func bad(j *Job) bool {
-	return j.Ended.IsZero() && (j.Progress.State == bus.Stalled || slices.Contains(stopped, j.Progress.State) || j.Quarantined > 0)
+	return j.Ended.IsZero() && (j.Progress.State == bus.Stalled || slices.Contains(stopped, j.Progress.State) || j.Quarantined > 0 || held(j) > 0)
+}
+
+// held returns how many silent workers may have held tasks that are in a second or later try now. A worker that was asked to leave
+// finishes its task, so it does not count.
+func held(j *Job) (n int) {
+	for _, w := range j.Workers {
+		if w.IsSilent() && j.Again > 0 && slices.ContainsFunc(j.Progress.Lost, func(l bus.Lost) bool { return l.Worker == w.Name && !w.Seen.After(l.At) }) {
+			n++
+		}
+	}
+	return n
 }
 
 // trouble returns the sentence that says why a job is bad, or "" if it is not. Of several reasons it gives the worst.
@@ -242,6 +253,10 @@ func trouble(j *Job) string {
 		return lead(j)
 	case j.Quarantined == 1:
 		return "A shard is in quarantine."
+	case j.Quarantined == 0 && held(j) == 1:
+		return "A worker fell silent, and a task that it may have held is in another try."
+	case j.Quarantined == 0:
+		return count(held(j)) + " workers fell silent, and tasks that they may have held are in another try."
 	}
 	return count(j.Quarantined) + " shards are in quarantine."
 }
@@ -249,8 +264,8 @@ func trouble(j *Job) string {
 // mostSilent bounds the silent workers that a sentence names.
 const mostSilent = 3
 
-// silent returns the sentence that says which workers of a job are silent, or "" if none is or the job has ended. A job with
-// silent workers is not bad, because workers that were stopped on purpose are silent too.
+// silent returns the sentence that says which workers of a job are silent, or "" if none is or the job has ended. A job is
+// not bad because of a silent worker alone, which may hold no task.
 func silent(j *Job) string {
 	_, quiet := talking(j.Workers)
 	if len(quiet) == 0 || !j.Ended.IsZero() || j.Progress.Over() {
@@ -274,17 +289,19 @@ func silent(j *Job) string {
 func (l *listed) rank() int {
 	switch state := l.Progress.State; {
 	case !l.Ended.IsZero():
-		return 5
+		return 6
 	case slices.Contains(stopped, state):
 		return 0
 	case state == bus.Stalled:
 		return 1
-	case l.Bad:
+	case l.Quarantined > 0:
 		return 2
-	case l.Silent != "":
+	case l.Bad:
 		return 3
+	case l.Silent != "":
+		return 4
 	}
-	return 4
+	return 5
 }
 
 // stateOf returns the state of a job in a word or two.
@@ -738,6 +755,8 @@ func (w Worker) Doing() string {
 	switch w.Answers {
 	case Answered:
 		return "answers"
+	case Left:
+		return "was asked to leave"
 	case Silent:
 		return "silent"
 	}
