@@ -69,13 +69,16 @@ func unescape(line []byte) ([]byte, error) {
 // ParseVocabularyFile returns the values in a vocabulary file by id, with "" for an id without a
 // value. It returns the errors of ReadVocabularyFile, and one for a value that occurs twice.
 func ParseVocabularyFile(data []byte, size, oov int) ([]string, error) {
-	values, seen := []string{}, map[string]bool{}
+	lines := bytes.Count(data, []byte("\n"))
+	values, seen := make([]string, 0, lines), make(map[string]struct{}, lines) // growing takes as long as filling
+	known := 0
 	err := ReadVocabularyFile(bytes.NewReader(data), size, oov, func(id int, line []byte) error {
 		value := string(line)
-		if seen[value] {
+		seen[value] = struct{}{}
+		if len(seen) == known {
 			return fault.Inputf("line %d: the value %q occurs twice", id+1, value)
 		}
-		seen[value] = true
+		known++
 		for len(values) < id {
 			values = append(values, "")
 		}

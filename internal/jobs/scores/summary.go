@@ -51,8 +51,8 @@ func (f *File) WordsText(b *model.Baseline) string {
 // Summary returns the summary of f. values is an aggregate of f; only SumAbs of the
 // fields is computed from it. All figures of a path that need values are 0.
 func (f *File) Summary(values []float64) *Summary {
-	s := &Summary{}
-	if !f.Ranks() {
+	s, ranks := &Summary{}, f.Ranks()
+	if !ranks {
 		intervals := f.Intervals()
 		for feature, count := range f.Count {
 			if t, _ := intervals(feature); count > 0 && math.IsNaN(t) {
@@ -81,7 +81,7 @@ func (f *File) Summary(values []float64) *Summary {
 		}
 		from, to := span.Entries()
 		field.Entries += to - from
-		for i := from; i < to && !f.Ranks(); i++ {
+		for i := from; i < to && !ranks; i++ {
 			if f.Spec.OfPairs() && i-from != span.Field {
 				continue // the value of a pair
 			}
@@ -91,7 +91,7 @@ func (f *File) Summary(values []float64) *Summary {
 			s.MaxSE, s.MaxPopulationSE = max(s.MaxSE, float64(f.SE[i])), max(s.MaxPopulationSE, float64(f.PopulationSE[i]))
 		}
 	}
-	if !f.Ranks() {
+	if !ranks {
 		s.Range = most - least
 	}
 	return s

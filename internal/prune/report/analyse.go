@@ -87,7 +87,7 @@ func analyse(f *Facts) (*findings, error) {
 	for _, field := range found.summary.Fields {
 		found.fields = append(found.fields, fieldFinding{FieldSummary: field})
 	}
-	reference := found.reference()
+	reference, groups := found.reference(), mask.Together(f.Architecture, s.Count, binsShown)
 	for k, t := range found.sparsities {
 		drop, err := f.drops(t)
 		if err != nil {
@@ -95,7 +95,7 @@ func analyse(f *Facts) (*findings, error) {
 		}
 		dropped := mask.Of(order, drop)
 		countKept(found.fields, s, dropped)
-		found.bins = append(found.bins, mask.AllBins(f.Architecture, s.Count, dropped, binsShown))
+		found.bins = append(found.bins, groups.Bins(dropped))
 		if k == reference {
 			found.fieldBins = mask.Bins(f.Architecture, s.Count, dropped, binsShown)
 		}

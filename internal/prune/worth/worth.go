@@ -25,7 +25,7 @@ type Feature struct {
 // entries, which are an aggregate of the first scores. name is one of Names. dropped says which entries are dropped.
 func Ranked(p *cut.Source, values []float64, name func(field, id int) string, dropped []bool) [][]Feature {
 	a, s := &p.Checkpoint.Architecture, p.Scores[0]
-	all := make([][]Feature, len(a.FieldDims)) // by field and id
+	all, ranks := make([][]Feature, len(a.FieldDims)), s.Ranks() // by field and id
 	for _, span := range a.Spans() {
 		if all[span.Field] == nil {
 			all[span.Field] = make([]Feature, span.Rows)
@@ -35,7 +35,7 @@ func Ranked(p *cut.Source, values []float64, name func(field, id int) string, dr
 			f.ID, f.Count = id, s.Count[span.Row+id]
 			from := span.Entry + id*span.Dim
 			for i := from; i < from+span.Dim; i++ {
-				if s.Ranks() {
+				if ranks {
 					f.Worth = max(f.Worth, values[i])
 				} else {
 					f.Worth += values[i]

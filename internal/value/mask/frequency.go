@@ -1,7 +1,7 @@
 package mask
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
 	"shaver/internal/click/model"
@@ -24,66 +24,115 @@ type Bin struct {
 // feature are those of all its rows. The result is [m][bins]; a field without spans has no
 // bins. Features that read pad rows are left out.
 func Bins(a *model.Architecture, counts []int64, mask []bool, bins int) [][]Bin {
-	all := make([][]Bin, a.Fields())
-	for j, features := range keptOf(a, counts, mask) {
-		all[j] = binsOf(features, bins)
-	}
-	return all
+	return groupsOf(a, counts, bins, false).count(mask)
 }
 
 // AllBins is like Bins, but sorts the features of all fields together.
 func AllBins(a *model.Architecture, counts []int64, mask []bool, bins int) []Bin {
-	return binsOf(slices.Concat(keptOf(a, counts, mask)...), bins)
+	return Together(a, counts, bins).Bins(mask)
 }
 
-// keptFeature says how often a feature occurs and how many of its entries are kept.
-type keptFeature struct {
-	count, kept int64
-	pad         bool // whether it reads a pad row
+// Together divides the features of all fields into bins, as AllBins does, once for several masks.
+func Together(a *model.Architecture, counts []int64, bins int) *Groups {
+	return groupsOf(a, counts, bins, true)
 }
 
-// keptOf returns the features of each field in the order of their ids, without those that
-// read pad rows. A field without spans has none. See Bins for counts.
-func keptOf(a *model.Architecture, counts []int64, mask []bool) [][]keptFeature {
-	all, pads := make([][]keptFeature, a.Fields()), a.FixedRows()
-	for _, s := range a.Spans() {
-		if all[s.Field] == nil {
-			all[s.Field] = make([]keptFeature, s.Rows)
+// Bins returns the bins with the entries that mask keeps.
+func (g *Groups) Bins(mask []bool) []Bin { return g.count(mask)[0] }
+
+// Groups are the bins of features, without the numbers of kept entries.
+type Groups struct {
+	a    *model.Architecture
+	bins [][]Bin
+	of   [][]int32 // by field and id: the bin among all bins, one list after the other; -1 = none
+}
+
+// groupsOf divides the features of each field into bins, or of all fields together. See Bins. It counts how often each number of
+// occurrences is there, because few numbers differ, and sorts no features.
+func groupsOf(a *model.Architecture, counts []int64, bins int, together bool) *Groups {
+	g, pads := &Groups{a: a, of: make([][]int32, a.Fields())}, a.FixedRows()
+	occur := make([][]int64, a.Fields()) // by field and id
+	for _, s := range a.Spans() {        // the occurrences of a feature with several rows are those of the last one
+		j := s.Field
+		if g.of[j] == nil {
+			g.of[j], occur[j] = make([]int32, s.Rows), make([]int64, s.Rows)
 		}
 		for id := range s.Rows {
-			f := &all[s.Field][id]
-			f.count = counts[s.Row+id]
 			if _, pad := slices.BinarySearch(pads, s.Row+id); pad {
-				f.pad = true
+				g.of[j][id] = -1
+			}
+			occur[j][id] = counts[s.Row+id]
+		}
+	}
+	step, first := 1, int32(0) // fields of a group, and the first bin of the next one
+	if together {
+		step = len(occur)
+	}
+	for from := 0; from < len(occur); from += step {
+		to := from + step
+		n, before := 0, map[int64]int{} // features, and those before the next one with a number of occurrences
+		for f := from; f < to; f++ {
+			for id, count := range occur[f] {
+				if g.of[f][id] >= 0 {
+					before[count]++
+					n++
+				}
+			}
+		}
+		sum := 0
+		for _, count := range slices.Sorted(maps.Keys(before)) {
+			before[count], sum = sum, sum+before[count]
+		}
+		var all []Bin
+		if n > 0 {
+			all = make([]Bin, min(bins, n))
+		}
+		for f := from; f < to; f++ {
+			for id, count := range occur[f] {
+				if g.of[f][id] < 0 {
+					continue
+				}
+				at := before[count]
+				before[count]++
+				k := ((at+1)*len(all) - 1) / n // the last bin that begins at most there: k*n/len(all) <= at
+				b := &all[k]
+				if b.Features == 0 {
+					b.Least, b.Most = count, count
+				}
+				b.Features, b.Least, b.Most = b.Features+1, min(b.Least, count), max(b.Most, count)
+				g.of[f][id] = first + int32(k)
+			}
+		}
+		first += int32(len(all))
+		g.bins = append(g.bins, all)
+	}
+	return g
+}
+
+// count returns the bins with the numbers of the entries that mask keeps.
+func (g *Groups) count(mask []bool) [][]Bin {
+	all := make([][]Bin, len(g.bins))
+	var flat []*Bin
+	for j := range g.bins {
+		all[j] = slices.Clone(g.bins[j])
+		for k := range all[j] {
+			flat = append(flat, &all[j][k])
+		}
+	}
+	for _, s := range g.a.Spans() {
+		for id, bin := range g.of[s.Field] {
+			if bin < 0 {
+				continue
 			}
 			for _, gone := range mask[s.Entry+id*s.Dim:][:s.Dim] {
 				if !gone {
-					f.kept++
+					flat[bin].Kept++
 				}
 			}
 		}
 	}
-	if len(pads) > 0 {
-		for j := range all {
-			all[j] = slices.DeleteFunc(all[j], func(f keptFeature) bool { return f.pad })
-		}
-	}
-	return all
-}
-
-// binsOf sorts features by occurrences and divides them into bins.
-func binsOf(features []keptFeature, bins int) []Bin {
-	slices.SortStableFunc(features, func(x, y keptFeature) int { return cmp.Compare(x.count, y.count) })
-	var all []Bin
-	bins = min(bins, len(features))
-	for k := range bins {
-		part := features[k*len(features)/bins : (k+1)*len(features)/bins]
-		b := Bin{Features: len(part), Least: part[0].count, Most: part[len(part)-1].count}
-		for _, f := range part {
-			b.Kept += f.kept
-		}
+	for _, b := range flat {
 		b.Mean = float64(b.Kept) / float64(b.Features)
-		all = append(all, b)
 	}
 	return all
 }

@@ -168,7 +168,7 @@ func sortBy(numbers []int32, memory []uint64, keys ...func(i int32) float64) {
 	for at, i := range numbers {
 		memory[at] = uint64(rounded(key(i)))<<32 | uint64(i)
 	}
-	slices.Sort(memory)
+	sortPacked(memory)
 	begin := 0
 	for at, packed := range memory {
 		numbers[at] = int32(uint32(packed))
@@ -180,6 +180,31 @@ func sortBy(numbers []int32, memory []uint64, keys ...func(i int32) float64) {
 			sortTies(ties, memory[at+1-len(ties):at+1], keys)
 		}
 	}
+}
+
+// sortPacked sorts integers whose low 32 bits are ascending. Many of them are distributed by one byte of the high bits after the other,
+// which is several times as fast as comparing, and takes as much memory again.
+func sortPacked(all []uint64) {
+	if len(all) < 1<<14 {
+		slices.Sort(all)
+		return
+	}
+	from, to := all, make([]uint64, len(all))
+	for shift := 32; shift < 64; shift += 8 {
+		var ends [257]int
+		for _, x := range from {
+			ends[int(byte(x>>shift))+1]++
+		}
+		for b := range 256 {
+			ends[b+1] += ends[b]
+		}
+		for _, x := range from {
+			b := byte(x >> shift)
+			to[ends[b]] = x
+			ends[b]++
+		}
+		from, to = to, from
+	} // after an even number of passes all is sorted
 }
 
 // equal reports whether all numbers have the same key. This is common, because the entries of all

@@ -217,3 +217,20 @@ func TestBins(t *testing.T) {
 		}
 	}
 }
+
+// Integers with ascending low halves are sorted, however many there are and however few differ.
+func TestSortPacked(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{0, 1, 1<<14 - 1, 1 << 14, 100_003} {
+		for _, most := range []uint32{1, 3, 1 << 9, math.MaxUint32} {
+			all := make([]uint64, n)
+			for i := range all {
+				all[i] = uint64(r.Uint32N(most))<<32 | uint64(i)
+			}
+			want := slices.Sorted(slices.Values(all))
+			if sortPacked(all); !slices.Equal(all, want) {
+				t.Errorf("%d integers of %d kinds are not sorted", n, most)
+			}
+		}
+	}
+}
