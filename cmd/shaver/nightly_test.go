@@ -301,6 +301,69 @@ func (f *nightsFolder) history() []nightly.Line {
 	return lines
 }
 
+// wantChanges checks that the report of a night counts the features that keep no entry any more and those that keep one again since
+// the night before, and names the most frequent of each field. It returns their number.
+func (f *nightsFolder) wantChanges(before, night string) int {
+	f.t.Helper()
+	var alive [2][][]bool // by night, field and id
+	for k, name := range []string{before, night} {
+		ck, err := checkpoint.Read(f.path("out", "nights", name, nightly.PrunedFile))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		dropped, _, err := ck.Pruned()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, size := range ck.Architecture.FieldDims {
+			var ids []bool
+			for range size {
+				ids = append(ids, slices.Contains(dropped[:ck.Architecture.Dim], false))
+				dropped = dropped[ck.Architecture.Dim:]
+			}
+			alive[k] = append(alive[k], ids)
+		}
+	}
+	found, err := scores.Read(f.path("out", "nights", night, nightly.ScoresFile))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var total [2]int
+	rows, first := "", 0
+	for j, ids := range alive[0] {
+		var lists [2][]int
+		for id, was := range ids {
+			if is := alive[1][j][id]; was && !is {
+				lists[0] = append(lists[0], id)
+			} else if is && !was {
+				lists[1] = append(lists[1], id)
+			}
+		}
+		if len(lists[0])+len(lists[1]) > 0 {
+			rows += found.Fields[j]
+		}
+		for k, list := range lists {
+			total[k] += len(list)
+			slices.SortStableFunc(list, func(x, y int) int { return int(found.Count[first+y] - found.Count[first+x]) })
+			for _, id := range list[:min(len(list), 4)] {
+				if n := found.Count[first+id]; n > 0 {
+					rows += fmt.Sprintf("id %d %d rows", id, n)
+				}
+			}
+		}
+		first += len(ids)
+	}
+	page := f.text(filepath.Join("out", "nights", night, nightly.ReportFile))
+	_, section, _ := strings.Cut(page, "What changed against "+before+"</h2>")
+	section, _, _ = strings.Cut(section, "</section>")
+	_, body, _ := strings.Cut(section, "<tbody>")
+	body = regexp.MustCompile(`<[^>]*>|\n|\d+ more`).ReplaceAllString(strings.ReplaceAll(body, " 1 row<", " 1 rows<"), "")
+	if want := regexp.MustCompile(fmt.Sprintf("%d features? keeps? no entry any more, and %d keeps? one again", total[0], total[1])); !want.MatchString(section) || body != rows {
+		f.t.Errorf("%s against %s: expected %v and %q, the page says %s", night, before, want, rows, section)
+	}
+	return total[0] + total[1]
+}
+
 // Nights score a new day in full and correct the others, prune with hysteresis, and are
 // published. The page, the metrics and the reports of the kept nights are there.
 func TestNightly(t *testing.T) {
@@ -342,6 +405,9 @@ func TestNightly(t *testing.T) {
 	page, err := os.ReadFile(f.path("out", "history.html"))
 	if err != nil || !strings.Contains(string(page), `href="nights/day-3.1/report.html"`) || strings.Contains(string(page), `href="nights/day-1.1`) {
 		t.Errorf("the page has wrong links (%v)", err)
+	}
+	if changed := f.wantChanges("day-2.1", "day-3.1"); changed == 0 {
+		t.Error("no feature lost its last entry or got one back")
 	}
 	text, err := os.ReadFile(f.path("shaver.prom"))
 	if err != nil || !strings.Contains(string(text), "\nshaver_night_number 4\n") || !strings.Contains(string(text), "\nshaver_night_published 1\n") {

@@ -384,6 +384,9 @@ func (s *running) Report(ctx context.Context, n *nightly.Night) error {
 	if found := filepath.Join(n.Folder, nightly.SweepFile); exists(found) {
 		o.Sweep = found
 	}
+	if n.Previous != "" {
+		o.Pruned, o.Last = filepath.Join(n.Folder, nightly.PrunedFile), n.Previous
+	}
 	p, err := pruning(s.config, s.config.Prune)
 	if err != nil {
 		return err

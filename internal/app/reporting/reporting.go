@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +46,7 @@ type Input struct {
 	Aggregate     string   // "" = that of the recommended table, or of the scores
 	Within        sweep.Bound
 	Shipped       *report.Shipped
+	Pruned, Last  string            // compact files of this night and of the one before, to compare what they keep; both may be ""
 	Warn          func(text string) // takes a warning; may be nil
 }
 
@@ -93,9 +95,13 @@ func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 	if o.Aggregate == "" {
 		f.Aggregate = cmp.Or(f.Recommended(), s.DefaultAggregate())
 	}
-	dropped, err := f.Dropped()
+	values, err := s.Aggregate(f.Aggregate)
 	if err != nil {
 		return nil, fault.Usagef("--aggregate: %w", err)
+	}
+	dropped, err := f.Dropped()
+	if err != nil {
+		return nil, err
 	}
 	d, err := worth.OpenScored(p, o.Folders)
 	if err != nil {
@@ -105,8 +111,15 @@ func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.Ends, err = ends(p, f, name, dropped); err != nil || d == nil {
-		return f, err
+	ranked := worth.Ranked(p, values, name, dropped)
+	if f.Ends = ends(ranked, f); o.Last != "" {
+		f.Since = filepath.Base(filepath.Dir(o.Last))
+		if f.Changes, err = o.changes(p, ranked); err != nil {
+			return nil, err
+		}
+	}
+	if d == nil {
+		return f, nil
 	}
 	f.Tables = d.Tables
 	m, err := p.Checkpoint.Model()
@@ -152,19 +165,10 @@ func (o *Input) open() (*cut.Source, error) {
 }
 
 // ends returns some features of each field.
-func ends(p *cut.Source, f *report.Facts, name func(field, id int) string, dropped []bool) ([]report.Ends, error) {
-	values, err := f.Scores.Aggregate(f.Aggregate)
-	if err != nil {
-		return nil, fault.Usagef("--aggregate: %w", err)
-	}
-	ranked := worth.Ranked(p, values, name, dropped)
-	named := func(list []worth.Feature) (features []report.Feature) {
-		for _, x := range list {
-			name := x.Name
-			if name == "" {
-				name = "id " + strconv.Itoa(x.ID)
-			}
-			of := report.Feature{Name: name, Count: x.Count, Kept: x.Kept}
+func ends(ranked [][]worth.Feature, f *report.Facts) (all []report.Ends) {
+	list := func(some []worth.Feature) (features []report.Feature) {
+		for _, x := range some {
+			of := named(&x)
 			if !f.Scores.Ranks() {
 				of.Worth = &x.Worth
 			}
@@ -172,14 +176,79 @@ func ends(p *cut.Source, f *report.Facts, name func(field, id int) string, dropp
 		}
 		return features
 	}
-	var all []report.Ends
 	for _, features := range ranked {
 		top, bottom := worth.Ends(features, 3)
-		e := report.Ends{Top: named(top), Bottom: named(bottom), Occur: len(features)}
+		e := report.Ends{Top: list(top), Bottom: list(bottom), Occur: len(features)}
 		for i := range features {
 			e.Alive += min(features[i].Kept, 1)
 		}
 		all = append(all, e)
+	}
+	return all
+}
+
+// named returns a feature by its name, or by its id without one.
+func named(x *worth.Feature) report.Feature {
+	name := x.Name
+	if name == "" {
+		name = "id " + strconv.Itoa(x.ID)
+	}
+	return report.Feature{Name: name, Count: x.Count, Kept: x.Kept}
+}
+
+// mostChanged bounds the names of features in report.Changes.
+const mostChanged = 4
+
+// changes compares which features keep an entry in Pruned and in Last. A feature that Last lacks is no change.
+func (o *Input) changes(p *cut.Source, ranked [][]worth.Feature) ([]report.Changes, error) {
+	before, err := kept(p, o.Last)
+	if err != nil {
+		return nil, err
+	}
+	now, err := kept(p, o.Pruned)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]report.Changes, len(ranked))
+	for j, features := range ranked {
+		c := &all[j]
+		for id, is := range now[j] {
+			switch was := before[j][id]; {
+			case was == mask.WasKept && is == mask.WasDropped:
+				c.Gone++
+			case was == mask.WasDropped && is == mask.WasKept:
+				c.Back++
+			}
+		}
+		slices.SortFunc(features, func(x, y worth.Feature) int { return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID)) })
+		for i := range features {
+			switch x := &features[i]; {
+			case before[j][x.ID] == mask.WasKept && now[j][x.ID] == mask.WasDropped && len(c.MostGone) < mostChanged:
+				c.MostGone = append(c.MostGone, named(x))
+			case before[j][x.ID] == mask.WasDropped && now[j][x.ID] == mask.WasKept && len(c.MostBack) < mostChanged:
+				c.MostBack = append(c.MostBack, named(x))
+			}
+		}
+	}
+	return all, nil
+}
+
+// kept returns what a compact file keeps of the features of each field: WasKept if it keeps an entry, and WasDropped if it has the
+// feature and keeps none.
+func kept(p *cut.Source, file string) ([][]mask.Choice, error) {
+	choices, err := p.Choices(file)
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]mask.Choice, p.Checkpoint.Architecture.Fields())
+	for _, span := range p.Checkpoint.Architecture.Spans() {
+		of := &all[span.Field]
+		if *of == nil {
+			*of = slices.Repeat([]mask.Choice{mask.WasDropped}, span.Rows)
+		}
+		for id := range span.Rows {
+			(*of)[id] = max((*of)[id], slices.Max(choices[span.Entry+id*span.Dim:][:span.Dim]))
+		}
 	}
 	return all, nil
 }

@@ -37,11 +37,16 @@ func (o *Options) choices(s *Source) ([]mask.Choice, error) {
 	if o.Previous == "" {
 		return nil, nil
 	}
-	before, err := checkpoint.Read(o.Previous)
+	return s.Choices(o.Previous)
+}
+
+// Choices returns which entries of s a compact file keeps and drops. Its fields may be smaller than those of s.
+func (s *Source) Choices(file string) ([]mask.Choice, error) {
+	before, err := checkpoint.Read(file)
 	if err != nil {
 		return nil, err
 	}
-	return choicesOf(s.Checkpoint, before, o.Previous)
+	return choicesOf(s.Checkpoint, before, file)
 }
 
 // choicesOf returns the choices of the compact file before for the entries of ck. name is

@@ -626,6 +626,9 @@ func (n *Record) results(step string) []string {
 		return []string{"kept"}
 	}
 	files := map[string][]string{stepPrune: {ScoresFile}, stepCheck: {PrunedFile}, stepReport: {ScoresFile}}[step]
+	if step == stepReport && n.Previous != nil { // the report compares the pruned models
+		files = append(files, PrunedFile)
+	}
 	var digests []string
 	for _, file := range files {
 		digests = append(digests, file, n.digest(file))

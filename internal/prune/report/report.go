@@ -37,6 +37,8 @@ type Facts struct {
 	Shipped      *Shipped          // file that was made; nil = none
 	Program      string            // name and version of the program that writes the page
 	Ends         []Ends            // some features of each field, [m]; nil = not shown
+	Changes      []Changes         // of each field, [m]; nil = there is nothing to compare with
+	Since        string            // night with which Changes compare
 	Path         *slice.Path       // path over the fields and columns of the model; nil = not shown
 	Gap          *gap.Gap          // what the model memorises; nil = not shown
 	Row          *explain.Document // one row, with the whole table and at Shown; nil = not shown
@@ -70,7 +72,13 @@ type Ends struct {
 	Occur, Alive int // number of features that occur, and of those of them that keep an entry at Facts.Shown
 }
 
-// Feature is a feature in Ends.
+// Changes says which features of a field keep no entry any more, and which keep one again, since an earlier night.
+type Changes struct {
+	Gone, Back         int       // numbers of features
+	MostGone, MostBack []Feature // some of those that occur, the most frequent first; without Worth
+}
+
+// Feature is a feature in Ends and Changes.
 type Feature struct {
 	Name  string
 	Count int64    // number of rows in which it occurs
@@ -148,6 +156,7 @@ type document struct {
 	Ends      []endsRow
 	Summed    string            // what Ends adds up over the entries of a feature
 	Shown     float64           // see Facts.Shown
+	Changes   *changesSection   // nil without Facts.Changes
 	Gap       *gapSection       // nil without Facts.Gap
 	Row       *rowSection       // nil without Facts.Row
 	Certainty *certaintySection // nil for a path, which has no values
@@ -198,6 +207,7 @@ func Write(f *Facts) (*Report, error) {
 	for j, e := range f.Ends {
 		d.Ends, d.Summed = append(d.Ends, endsRow{f.Scores.Fields[j], e}), summed[f.Aggregate]
 	}
+	d.Changes = f.changesOf()
 	d.Links = d.links()
 	html, err := render(jobPage, &d)
 	if err != nil {
@@ -233,6 +243,7 @@ func (d *document) links() []link {
 		{link{"row", "One row"}, d.Row != nil},
 		{link{"fields", "Fields"}, true},
 		{link{"frequency", "Frequency"}, true},
+		{link{"changes", "Changes"}, d.Changes != nil},
 		{link{"gap", "Memory"}, d.Gap != nil},
 		{link{"certainty", "Certainty"}, d.Certainty != nil},
 		{link{"rounds", "Rounds"}, d.Rounds != nil},
@@ -244,6 +255,35 @@ func (d *document) links() []link {
 		}
 	}
 	return all
+}
+
+// changesSection is what changed since an earlier night.
+type changesSection struct {
+	Since      string
+	Gone, Back int          // features of all fields
+	Rows       []changesRow // of the fields with changes
+}
+
+type changesRow struct {
+	Name string
+	Changes
+}
+
+// Rest returns how many of n features are not listed.
+func (changesRow) Rest(n int, listed []Feature) int { return n - len(listed) }
+
+// changesOf returns what changed, or nil if there is nothing to compare with.
+func (f *Facts) changesOf() *changesSection {
+	if f.Changes == nil {
+		return nil
+	}
+	s := &changesSection{Since: oneLine(f.Since)}
+	for j, c := range f.Changes {
+		if s.Gone, s.Back = s.Gone+c.Gone, s.Back+c.Back; c.Gone+c.Back > 0 {
+			s.Rows = append(s.Rows, changesRow{f.Scores.Fields[j], c})
+		}
+	}
+	return s
 }
 
 type endsRow struct {

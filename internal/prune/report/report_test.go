@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"html"
 	"math"
 	"os"
 	"path/filepath"
@@ -119,7 +120,7 @@ func TestRow(t *testing.T) {
 			}
 		}
 	}
-	if want := "One row: its probability goes from 0.7500 to 0.2500"; s.Heading != want || !strings.Contains(s.Note, "row 1,234 of the test split, with label 1: the row that changes most of the first 10,000. Its probability ") {
+	if want := "One row: its probability goes from 0.7500 to 0.2500"; s.Heading != want || !strings.Contains(s.Note, "row 1,234 of the test split, with label 1. Of the first 10,000 rows it changes most from the whole table to that of sparsity 0.5, both without calibration.") {
 		t.Errorf("%q, %q, expected %q", s.Heading, s.Note, want)
 	}
 	if s.Rows[5].Value != "<i>, b, c, d, …" {
@@ -390,6 +391,39 @@ func TestExtremes(t *testing.T) {
 	}
 	if !strings.Contains(string(r.HTML), "<td>-</td>") {
 		t.Error("the page has no dash for an undefined AUC")
+	}
+}
+
+// A report names a few features that keep no entry any more since an earlier night, or keep one again, and counts the others. Fields
+// without changes have no row.
+func TestChanges(t *testing.T) {
+	f := facts()
+	f.Since = "day-1.1"
+	changes := func() string {
+		page, err := Write(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, section, _ := strings.Cut(string(page.HTML), `<section id="changes">`)
+		section, _, _ = strings.Cut(section, "</section>")
+		return html.UnescapeString(strings.Join(strings.Fields(regexp.MustCompile("<[^>]*>").ReplaceAllString(section, " ")), " "))
+	}
+	if got := changes(); got != "" {
+		t.Errorf("without an earlier night: %s", got)
+	}
+	f.Changes = make([]Changes, len(f.Scores.Fields))
+	if got := changes(); got != "What changed against day-1.1 No feature lost its last entry or keeps one again." {
+		t.Errorf("without a change: %s", got)
+	}
+	f.Changes[1] = Changes{Gone: 1001, Back: 1, MostGone: []Feature{{Name: "<x>", Count: 1200}}, MostBack: []Feature{{Name: "y", Count: 1}}}
+	got := changes()
+	for _, want := range []string{"1,001 features keep no entry any more, and 1 keeps one again.", "field gone back " + strings.Join(strings.Fields(f.Scores.Fields[1]), " ") + " <x> 1,200 rows 1,000 more y 1 row"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q: %s", want, got)
+		}
+	}
+	if strings.HasSuffix(got, "more") {
+		t.Errorf("the page says that more are back: %s", got)
 	}
 }
 
