@@ -201,7 +201,7 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 	return show(picture.Differences(panels...)), note
 }
 
-// bytesAt returns the size of the leader's table at a sparsity, or "" if there is none.
+// bytesAt returns the size of the leader's table at a sparsity, or "" if that is unknown.
 func (c *comparison) bytesAt(sparsity float64) string {
 	if m := c.leader(); m != nil {
 		if p := m.at(sparsity); p != nil && p.Point.TableBytes != nil {
