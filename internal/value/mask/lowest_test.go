@@ -1,10 +1,13 @@
 package mask
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // Lowest returns the beginning of what Sort returns, also among ties and next to NaN, and leaves
@@ -40,6 +43,17 @@ func TestLowest(t *testing.T) {
 			t.Fatalf("all %d numbers, or the numbers themselves, are out of order", size)
 		}
 	}
+}
+
+// The integers of numbers are ordered as the numbers, rounded to float32, are. NaN comes first, and -0 is 0.
+func TestRounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-2, 2), rapid.SampledFrom([]float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1, 1 + 0x1p-30, 1 + 0x1p-23}))
+		x, y := number.Draw(t, "x"), number.Draw(t, "y")
+		if got, want := cmp.Compare(rounded(x), rounded(y)), cmp.Compare(float32(x), float32(y)); got != want {
+			t.Fatalf("the integers of %v and %v compare as %d, expected %d", x, y, got, want)
+		}
+	})
 }
 
 // It takes n of many numbers, as in a round of a path through a large table.

@@ -406,6 +406,83 @@ func TestCalibrationRows(t *testing.T) {
 	}
 }
 
+// Whenever it is asked, Lowest returns the lowest entries by the terms as they then are, in a round and after it.
+func TestLowestOfTerms(t *testing.T) {
+	const n = 60
+	a := onecolumn(n)
+	weights := make([]float32, n) // equal keys are in the order of positions
+	p, r, changed := newWalk(a, .9, loss.Logistic, 1, once, weights), rand.New(rand.NewPCG(3, 4)), 0
+	for round := range 3 {
+		var left []int32
+		unmeasured := p.Unmeasured()
+		for i := range int32(n) {
+			if !unmeasured.Dropped(int(i)) {
+				left = append(left, i)
+			}
+		}
+		rank := Rank{Steep: 1 + r.Float64(), Sign: -1}
+		p.terms.Begin(round, unmeasured, p.Fade())
+		var before []int32
+		for _, over := range []bool{false, true} {
+			if over {
+				change := make([]float64, n)
+				for _, i := range left {
+					change[i] = r.NormFloat64()
+				}
+				if err := p.terms.Sums.Merge(measured(t, a.Shape(), unmeasured, [][]float64{change})); err != nil {
+					t.Fatal(err)
+				}
+				p.terms.End(1)
+			}
+			for _, by := range []Rank{rank, {Steep: 1, Sign: 1}, rank} {
+				want := slices.Clone(left)
+				slices.SortStableFunc(want, func(i, j int32) int {
+					return cmp.Compare(keyOf(p, by, int(i)), keyOf(p, by, int(j)))
+				})
+				if got := p.terms.Lowest(by, 2, 9); !slices.Equal(got, want[2:9]) {
+					t.Fatalf("round %d, over %t: %v, expected %v", round, over, got, want[2:9])
+				}
+				if got := p.terms.Lowest(by, len(want)-1, len(want)+5); !slices.Equal(got, want[len(want)-1:]) {
+					t.Fatalf("round %d, over %t: the last is %v, expected %v", round, over, got, want[len(want)-1:])
+				}
+				if over && before != nil && !slices.Equal(want, before) {
+					changed++
+				}
+				if before = want; over {
+					before = nil
+				}
+			}
+		}
+		if err := p.End(p.terms.Sums.Summary(), loss.Uncalibrated, p.terms.Order); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if changed == 0 {
+		t.Error("no round changes the order")
+	}
+}
+
+// keyOf returns (Steep*D + Sign*G) / T of an entry, which no round has measured if T is 0.
+func keyOf(p *walk, by Rank, i int) float64 {
+	g, d := p.terms.Sums.Term(i)
+	return (float64(by.Steep*d) + float64(by.Sign*g)) / max(float64(p.terms.passes[i]), 1e-300)
+}
+
+// A round that adds measures at most MostAdded of the entries, and the first one nearly as many.
+func TestMostAdded(t *testing.T) {
+	const n = 100_000
+	c := newCourse(onecolumn(n), .999)
+	for round := c.drops; round < len(c.kept); round++ {
+		measured := float64(c.most()-c.at(round)) / n
+		if measured > MostAdded+1./n || round == c.drops && measured < MostAdded-1./n {
+			t.Errorf("round %d measures %g of the entries to add some, expected at most %g", round, measured, MostAdded)
+		}
+	}
+	if len(c.kept) == c.drops {
+		t.Error("no round adds entries")
+	}
+}
+
 // An order that has an entry which a round cannot drop or add ends the path with an error.
 func TestOrdersOfOthers(t *testing.T) {
 	const n = 1000

@@ -2,6 +2,7 @@ package shapley
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"shaver/internal/click/model"
@@ -100,5 +101,35 @@ func TestFlipsAreUnbiased(t *testing.T) {
 	}
 	if far > all/100 {
 		t.Errorf("%d of %d values are more than 4 standard errors off", far, all)
+	}
+}
+
+// Of the states of a row only the one with exactly the first two players has a loss that is no number. Each draw is that state or one flip
+// away from it, and the row fails in each case. Without flips it fails in the draws alone.
+func TestFlipsThatFail(t *testing.T) {
+	const much = 2048
+	w := model.Weights{Embedding: []float32{much, much, -much / 2}, FirstOrder: make([]float32, 3)} // the logits of pairs are 2^22, -2^21 and -2^21
+	m, err := model.New(model.Architecture{Kind: model.FM, FieldDims: []int{1, 1, 1}, Dim: 1}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	game := Game{Model: m, Baseline: m.Zero()}
+	rows := &model.Rows{Width: 3, Number: []int64{7}, Label: []float32{0}, Features: []int32{0, 1, 2}}
+	failed := map[string]int{}
+	for seed := range uint64(30) {
+		for name, o := range map[string]estimator.Options{
+			"flips": {Estimator: estimator.Debiased, Passes: 1, Draws: 2, Endpoints: estimator.Plain, Flips: 16},
+			"draws": {Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain},
+		} {
+			_, err := Estimate(t.Context(), game, Options{Options: o, Seed: seed}, rows, 1, nil)
+			if err != nil && strings.Contains(err.Error(), "row 7: with some entries present: the logit is 4.194304e+06") {
+				failed[name]++
+			} else if name == "flips" {
+				t.Errorf("seed %d: error %v, expected that of the state with the first two players", seed, err)
+			}
+		}
+	}
+	if failed["draws"] == 0 || failed["draws"] == 30 {
+		t.Errorf("the draws fail with %d of 30 seeds, expected some", failed["draws"])
 	}
 }

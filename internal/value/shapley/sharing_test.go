@@ -1,8 +1,12 @@
 package shapley
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
@@ -51,6 +55,32 @@ func TestShare(t *testing.T) {
 	if played.Shared != 0 {
 		t.Errorf("a row without players that matter shares %d", played.Shared)
 	}
+}
+
+// Where a small score does not mean a small error, half of what the players get is the same for all of them that have a score.
+func TestEven(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		scores := rapid.SliceOfN(rapid.OneOf(rapid.Just(0.), rapid.Float64Range(1e-3, 10)), 1, 40).Draw(t, "scores")
+		s := sharing{score: slices.Clone(scores)}
+		got, having := s.even(), 0.0
+		for _, v := range scores {
+			if v > 0 {
+				having++
+			}
+		}
+		for i, v := range scores {
+			want := 0.0
+			if v > 0 {
+				want = v/total(scores)/2 + 1/having/2
+			}
+			if total(scores) > 0 && math.Abs(s.score[i]/got-want) > 1e-12 {
+				t.Fatalf("player %d of the scores %v gets %g, expected %g", i, scores, s.score[i]/got, want)
+			}
+		}
+		if math.Abs(got-total(s.score)) > 1e-12*got {
+			t.Fatalf("the sum of %v is not %g", s.score, got)
+		}
+	})
 }
 
 func total(v []float64) (sum float64) {

@@ -243,6 +243,63 @@ func TestPairedAccessors(t *testing.T) {
 	}
 }
 
+// The sums of each entry are those of a few products: of the contributions x and y under the new and the previous model, and of
+// those with corrections.
+func TestPairedOfRows(t *testing.T) {
+	const walks, unit = 2, 1 << 34 // of which 4 are a nat, so that all squares are exact
+	rapid.Check(t, func(t *rapid.T) {
+		form := Form{Paired: true, Fields: 2, Corrected: rapid.Bool().Draw(t, "corrected")}
+		b, want := NewBuilder(pairShape, walks, form), make([]Paired, pairShape.Entries())
+		for range rapid.IntRange(1, 6).Draw(t, "rows") {
+			features := []int32{rapid.Int32Range(0, 2).Draw(t, "first"), rapid.Int32Range(3, 4).Draw(t, "second")}
+			quarters := func(name string) []int64 { return rapid.SliceOfN(rapid.Int64Range(-40, 40), 3, 3).Draw(t, name) }
+			x, y, z, w := quarters("x"), quarters("y"), make([]int64, 3), make([]int64, 3)
+			played := func(x, z []int64) *Played {
+				p := &Played{LossFull: 1 << 40, LossEmpty: 1 << 40}
+				for i := range x {
+					p.Sum = append(p.Sum, x[i]*unit)
+					if form.Corrected {
+						p.Correction = append(p.Correction, z[i]*unit)
+					}
+				}
+				return p
+			}
+			if form.Corrected {
+				z, w = quarters("z"), quarters("w")
+			}
+			if err := b.AddPair(features, []int{0, 1}, played(x, z), played(y, w)); err != nil {
+				t.Fatal(err)
+			}
+			i := 0
+			for _, f := range features {
+				from, to := pairShape.Row(int(f))
+				for entry := from; entry < to; entry++ {
+					mean := func(quarters int64) float64 { return float64(quarters) / 4 / walks }
+					x, y, z, w, p := mean(x[i]), mean(y[i]), mean(z[i]), mean(w[i]), &want[entry]
+					i++
+					p.Sum, p.Abs, p.Square = p.Sum+x+z, p.Abs+math.Abs(x), p.Square+x*x
+					p.PreviousSum, p.PreviousAbs, p.PreviousSquare = p.PreviousSum+y+w, p.PreviousAbs+math.Abs(y), p.PreviousSquare+y*y
+					p.DifferenceSquare += (x + z - y - w) * (x + z - y - w)
+					p.AbsDifferenceSquare += (math.Abs(x) - math.Abs(y)) * (math.Abs(x) - math.Abs(y))
+					p.SumSquare, p.PreviousSumSquare = p.SumSquare+(x+z)*(x+z), p.PreviousSumSquare+(y+w)*(y+w)
+				}
+			}
+		}
+		a := NewAccumulator(pairShape, form)
+		if err := a.Merge(b.Partial()); err != nil {
+			t.Fatal(err)
+		}
+		for f := range pairShape.Rows() {
+			from, to := pairShape.Row(f)
+			got := make([]Paired, to-from)
+			a.Paired(f, Sampling{Passes: 2, Walks: walks, Rows: 100, Paired: true, Corrected: form.Corrected}, got)
+			if !reflect.DeepEqual(got, want[from:to]) {
+				t.Fatalf("feature %d has %+v, expected %+v", f, got, want[from:to])
+			}
+		}
+	})
+}
+
 // A wrong sum of either model violates its efficiency identity.
 func TestEfficiencyOfBothModels(t *testing.T) {
 	e := Sampling{Passes: 2, Walks: 2, Rows: 100, Efficient: true, Paired: true}

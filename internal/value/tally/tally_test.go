@@ -107,6 +107,26 @@ func TestMergeDoesNotDependOnOrder(t *testing.T) {
 	}
 }
 
+// The sum of the scores may differ from what the losses say by 1e-5 nat for each nat of 1 + LossFull + LossEmpty, and by no more.
+func TestEfficiencyTolerance(t *testing.T) {
+	const nat = 1 << 36
+	e := Sampling{Passes: 1, Walks: 1, Rows: 4, Efficient: true}
+	for off, fits := range map[float64]bool{.999e-5: true, -.999e-5: true, 1.001e-5: false, -1.001e-5: false} {
+		b, a := NewBuilder(layout.Of(1, 1), 1, Form{}), NewAccumulator(layout.Of(1, 1), Form{})
+		for full := range int64(4) { // a mean of 1.5 with nothing dropped, and of 3.5 with everything dropped
+			if err := b.AddRow(full*nat, (full+2)*nat, []int32{0}, []int64{2*nat + int64(off*(1+1.5+3.5)*nat)}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.Merge(b.Partial()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Result(e); (err == nil) != fits {
+			t.Errorf("a sum that is off by %g of the losses: %v", off, err)
+		}
+	}
+}
+
 // A lost or duplicated partial violates the efficiency identity.
 func TestEfficiencyCatchesWrongSums(t *testing.T) {
 	p := random(rand.New(rand.NewPCG(1, 2)), 10)
@@ -394,6 +414,52 @@ func TestOverflows(t *testing.T) {
 	}
 }
 
+// A contribution, a corrected one and a difference between two models may be 724 nat in magnitude, and no more. Fits and FitsPair
+// agree with Add and AddPair, and a row without players fits.
+func TestLargestContribution(t *testing.T) {
+	shape := layout.Of(1, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		walks := rapid.Int64Range(1, 50).Draw(t, "walks")
+		most := 724 << 36 * walks
+		value := rapid.OneOf(rapid.SampledFrom([]int64{0, most, most + 1, most - 1, -most, -most - 1}), rapid.Int64Range(-most, most))
+		played := func(corrected bool) *Played {
+			p := &Played{LossFull: 800 << 36, LossEmpty: 800 << 36, Sum: []int64{value.Draw(t, "value")}}
+			p.Shared = p.Sum[0]
+			if corrected {
+				p.Correction = []int64{value.Draw(t, "corrected") - p.Sum[0]}
+				p.Shared += p.Correction[0]
+			}
+			return p
+		}
+		fits := func(x int64) bool { return -most <= x && x <= most }
+		for _, corrected := range []bool{false, true} {
+			x, y := played(corrected), played(corrected)
+			single, pair := fits(x.Sum[0]), fits(x.Sum[0]) && fits(y.Sum[0]) && fits(x.Sum[0]-y.Sum[0])
+			if corrected {
+				a, b := x.Sum[0]+x.Correction[0], y.Sum[0]+y.Correction[0]
+				single, pair = single && fits(a), pair && fits(a) && fits(b) && fits(a-b)
+			}
+			b := NewBuilder(shape, int(walks), Form{Corrected: corrected})
+			if got := b.Fits(x); got != single {
+				t.Fatalf("%d walks: %+v fits: %t, expected %t", walks, x, got, single)
+			}
+			if err := b.Add([]int32{0}, x, nil); (err == nil) != single {
+				t.Fatalf("%d walks: %+v: %v, expected an error: %t", walks, x, err, !single)
+			}
+			b = NewBuilder(shape, int(walks), Form{Corrected: corrected, Paired: true, Fields: 1})
+			if got := b.FitsPair(x, y); got != pair {
+				t.Fatalf("%d walks: %+v and %+v fit: %t, expected %t", walks, x, y, got, pair)
+			}
+			if err := b.AddPair([]int32{0}, []int{0}, x, y); (err == nil) != pair {
+				t.Fatalf("%d walks: %+v and %+v: %v, expected an error: %t", walks, x, y, err, !pair)
+			}
+		}
+	})
+	if b := NewBuilder(shape, 1, Form{Paired: true, Fields: 1}); !b.Fits(new(Played)) || !b.FitsPair(new(Played), new(Played)) {
+		t.Error("a row without players does not fit")
+	}
+}
+
 func TestValidateRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(*Partial){
 		"columns":         func(p *Partial) { p.Shape = layout.Of(12, 3) },
@@ -408,6 +474,10 @@ func TestValidateRefuses(t *testing.T) {
 		"negative within": func(p *Partial) { p.Within[2] = -1 },
 		"one pass":        func(p *Partial) { p.Within = nil },
 		"residual":        func(p *Partial) { p.ResidualSquare = -1 },
+		"walked":          func(p *Partial) { p.Walked = p.Rows + 1 },
+		"fresh":           func(p *Partial) { p.Fresh = p.Rows + 1 },
+		"negative walked": func(p *Partial) { p.Walked = -1 },
+		"negative fresh":  func(p *Partial) { p.Fresh = -1 },
 	} {
 		p := random(rand.New(rand.NewPCG(4, 4)), 20)
 		spoil(p)
@@ -418,6 +488,11 @@ func TestValidateRefuses(t *testing.T) {
 		if a.Rows() != 0 {
 			t.Errorf("%s: Merge changed the sums", name)
 		}
+	}
+	p := random(rand.New(rand.NewPCG(4, 4)), 20)
+	p.Walked, p.Fresh = p.Rows, p.Rows
+	if err := NewAccumulator(layout.Of(12, 2), Form{Within: true}).Merge(p); err != nil {
+		t.Errorf("a partial whose rows are all walked and fresh: %v", err)
 	}
 }
 
@@ -522,6 +597,7 @@ func TestUnbiased(t *testing.T) {
 		"previous model": {draw(2000, 0), draw(2000, .3), "previous model: the estimator is biased"},
 		"one row":        {[]float64{1}, nil, ""},
 		"two rows":       {[]float64{.35, .43}, nil, ""}, // 9.75 standard errors
+		"equal rows":     {[]float64{.35, .35}, nil, "the estimator is biased: over 2 rows"},
 		"twenty rows":    {draw(20, 3), nil, "which is more than 7.353 times"},
 	} {
 		e.Paired = c.previous != nil

@@ -2,8 +2,10 @@ package tallyio
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +97,31 @@ func TestRoundTrip(t *testing.T) {
 		for _, other := range forms {
 			if _, err := decode(data, other); other != form && !fault.IsInput(err) {
 				t.Errorf("sums of the form %+v, read as %+v: %v", form, other, err)
+			}
+		}
+	}
+}
+
+// Numbers are read as they were written, however many there are. All bytes are needed, and none beyond them.
+func TestManyNumbers(t *testing.T) {
+	for _, n := range []int{0, 1, chunkInts - 1, chunkInts, chunkInts + 1, 2*chunkInts + 3} {
+		ints, words := make([]int64, n), make([]float32, n)
+		for i := range ints {
+			ints[i], words[i] = int64(i+1)*-0x123456789abcdf1, float32(i+1)/3
+		}
+		var out bytes.Buffer
+		if err := errors.Join(WriteInts(&out, ints), WriteWords(&out, words)); err != nil || out.Len() != 12*n {
+			t.Fatalf("%d numbers have %d bytes, %v", n, out.Len(), err)
+		}
+		data, gotInts, gotWords := out.Bytes(), make([]int64, n), make([]float32, n)
+		in := bytes.NewReader(data)
+		if err := errors.Join(ReadInts(in, gotInts), ReadWords(in, gotWords), ReadEnd(in)); err != nil || !slices.Equal(gotInts, ints) || !slices.Equal(gotWords, words) {
+			t.Fatalf("%d numbers are others after they are written and read: %v", n, err)
+		}
+		if n > 0 {
+			short, shorter := bytes.NewReader(data[:8*n-1]), bytes.NewReader(data[:4*n-1])
+			if !fault.IsInput(ReadInts(short, gotInts)) || !fault.IsInput(ReadWords(shorter, gotWords)) {
+				t.Errorf("%d numbers without the last byte are no bad input", n)
 			}
 		}
 	}
