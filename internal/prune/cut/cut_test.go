@@ -2,15 +2,19 @@ package cut_test
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
@@ -218,6 +222,73 @@ func TestPreviousFile(t *testing.T) {
 	}
 	if is, err := os.ReadFile(after.Out); err != nil || !bytes.Equal(was, is) {
 		t.Errorf("the files differ: %v", err)
+	}
+}
+
+// The choices of a previous file are kept without scores. What dropped entries read is 0 or, if the file has a codebook, the mean of the
+// model's rows in the dataset. The rows that chose the entries are noted, but not those that calibrated the other model.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	f.scores = ""
+	ck, err := checkpoint.Read(f.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, dropped := ck.Architecture, make([]bool, f.entries)
+	for i := range dropped {
+		dropped[i] = i*i%5 == 1
+	}
+	o := f.options("after.safetensors", "", 0)
+	o.Previous, o.Budget = filepath.Join(f.dir, "before.safetensors"), nil
+	table, err := ck.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(golden, "deepfm.rows.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Fields(string(text))[1:] // the label and the ids
+	chose := checkpoint.Scored{Dataset: "d", Splits: []string{"train"}}
+	ck.AddScored(chose, checkpoint.Scored{Dataset: "e", Splits: []string{"val"}, Did: checkpoint.Calibrate})
+	book := model.Baseline{Values: slices.Repeat([]float32{1}, a.BaselineSize())}
+	for name, b := range map[string]model.Baseline{baseline.Zero: a.Zero(), baseline.Codebook: book} {
+		if _, err := checkpoint.WriteCompact(o.Previous, ck, dropped, b, compact.Float32); err != nil {
+			t.Fatal(err)
+		}
+		if c, _ := prune(t, o); c.Baseline != name || c.Method != cut.ByPrevious {
+			t.Errorf("%s: the baseline is %s, the method %s", name, c.Baseline, c.Method)
+		}
+		after, err := checkpoint.Read(o.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, got, err := after.Pruned()
+		if err != nil || !slices.Equal(kept, dropped) || !reflect.DeepEqual(after.Scored, []checkpoint.Scored{chose}) {
+			t.Errorf("%s: %v: other entries are dropped, or the rows %+v are noted", name, err, after.Scored)
+		}
+		for j, s := range a.Spans() {
+			for c := range s.Dim {
+				want := 0.0
+				for _, row := range rows {
+					id, err := strconv.Atoi(strings.Split(row, ",")[1+j])
+					if err != nil {
+						t.Fatal(err)
+					}
+					if name == baseline.Codebook {
+						want += float64(table[id*s.Dim+c]) / float64(len(rows))
+					}
+				}
+				if x := float64(got.Values[j*s.Dim+c]); math.Abs(x-want) > 1e-6 {
+					t.Errorf("%s: dropped entries of column %d of field %d read %g, expected %g", name, c, j, x, want)
+				}
+			}
+		}
+	}
+	o.Dataset = nil
+	if _, err := o.Choose(t.Context()); err == nil || !strings.Contains(err.Error(), "has a codebook, and that of "+f.model+" is computed from the rows") {
+		t.Errorf("a codebook without rows: %v", err)
 	}
 }
 

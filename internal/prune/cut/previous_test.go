@@ -2,8 +2,11 @@ package cut
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
@@ -48,6 +51,16 @@ func TestChoicesOfASmallerModel(t *testing.T) {
 		if c != want {
 			t.Errorf("choice of entry %d is %d, expected %d", i, c, want)
 		}
+	}
+	o := &Options{Previous: pruned}
+	if _, err := o.kept(&Source{}, choices); !fault.IsInput(err) || !strings.Contains(err.Error(), "has 6 entries of features that "+pruned+" lacks") {
+		t.Errorf("entries without a choice: %v", err)
+	}
+	if kept, err := o.kept(&Source{}, choices[:21]); err != nil || !slices.Equal(kept, dropped[:21]) {
+		t.Errorf("kept %v, %v, expected %v", kept, err, dropped[:21])
+	}
+	if _, err := o.kept(&Source{}, choices[:22]); !fault.IsInput(err) {
+		t.Errorf("one entry without a choice: %v", err)
 	}
 	before.Fields, grown.Fields = []string{"a", "b", "c"}, []string{"a", "c", "b"}
 	if _, err := choicesOf(grown, before, pruned); err == nil {

@@ -137,10 +137,9 @@ func NewChooser(t *Tables) *Chooser {
 // scale sets energy, and replaces curvatures of 0 by small ones, so that an entry that no row
 // reads does not become a wild value.
 func (c *Chooser) scale() {
-	squares, weights := 0.0, 0.0
-	for i, v := range c.values {
-		squares += v * v
-		weights += c.weights[i]
+	weights := 0.0
+	for _, w := range c.weights {
+		weights += w
 	}
 	n := float64(max(len(c.values), 1))
 	least := weights / n / 1e6
@@ -148,8 +147,8 @@ func (c *Chooser) scale() {
 		c.weights[i] = max(c.weights[i], least)
 		c.energy += c.weights[i] * v * v / n
 	}
-	if c.energy == 0 {
-		c.energy = max(squares/n, 1) * math.SmallestNonzeroFloat32
+	if c.energy == 0 { // no rounding raises the loss, whatever a bit costs
+		c.energy = 1
 	}
 }
 

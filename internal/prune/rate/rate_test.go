@@ -144,6 +144,18 @@ func TestEmpty(t *testing.T) {
 	if found, err := NewChooser(s).Choose(1e-6); err != nil || found.Bytes == 0 {
 		t.Error(found, err)
 	}
+	for name, clearOne := range map[string]func(s *Tables){"curvatures": func(s *Tables) { clear(s.Curvature) }, "entries": func(s *Tables) { clear(s.Entries) }} {
+		plain := sample(t, 0)
+		clearOne(plain) // no rounding raises the loss
+		c := NewChooser(plain)
+		few, err := c.Choose(1e9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := c.Bytes(few.Bytes); err != nil || found == nil || found.Bytes != few.Bytes || found.Rise != 0 {
+			t.Errorf("no %s: %+v, %v, expected %d bytes", name, found, err, few.Bytes)
+		}
+	}
 	for i := range s.Dropped {
 		s.Dropped[i] = true
 	}

@@ -468,6 +468,7 @@ func TestValidateRefuses(t *testing.T) {
 		"lengths":         func(p *Partial) { p.Sum = p.Sum[1:] },
 		"order":           func(p *Partial) { p.Features[1] = p.Features[0] },
 		"range":           func(p *Partial) { p.Features[len(p.Features)-1] = 12 },
+		"negative":        func(p *Partial) { p.Features[0] = -1 },
 		"count":           func(p *Partial) { p.Count[0] = p.Rows + 1 },
 		"negative abs":    func(p *Partial) { p.Abs[2] = -1 },
 		"negative square": func(p *Partial) { p.Square[2] = -1 },
