@@ -415,7 +415,7 @@ func TestOverflows(t *testing.T) {
 }
 
 // A contribution, a corrected one and a difference between two models may be 724 nat in magnitude, and no more. Fits and FitsPair
-// agree with Add and AddPair, and a row without players fits.
+// agree with Add and AddPair, and a row that fits is added. A row without players fits.
 func TestLargestContribution(t *testing.T) {
 	shape := layout.Of(1, 1)
 	rapid.Check(t, func(t *rapid.T) {
@@ -435,23 +435,26 @@ func TestLargestContribution(t *testing.T) {
 		for _, corrected := range []bool{false, true} {
 			x, y := played(corrected), played(corrected)
 			single, pair := fits(x.Sum[0]), fits(x.Sum[0]) && fits(y.Sum[0]) && fits(x.Sum[0]-y.Sum[0])
+			a, b := x.Sum[0], y.Sum[0]
 			if corrected {
-				a, b := x.Sum[0]+x.Correction[0], y.Sum[0]+y.Correction[0]
+				a, b = a+x.Correction[0], b+y.Correction[0]
 				single, pair = single && fits(a), pair && fits(a) && fits(b) && fits(a-b)
 			}
-			b := NewBuilder(shape, int(walks), Form{Corrected: corrected})
-			if got := b.Fits(x); got != single {
-				t.Fatalf("%d walks: %+v fits: %t, expected %t", walks, x, got, single)
+			one, two := NewBuilder(shape, int(walks), Form{Corrected: corrected}), NewBuilder(shape, int(walks), Form{Corrected: corrected, Paired: true, Fields: 1})
+			if one.Fits(x) != single || two.FitsPair(x, y) != pair {
+				t.Fatalf("%d walks: %+v fits: %t, and with %+v: %t, expected %t and %t", walks, x, !single, y, !pair, single, pair)
 			}
-			if err := b.Add([]int32{0}, x, nil); (err == nil) != single {
+			if err := one.Add([]int32{0}, x, nil); (err == nil) != single {
 				t.Fatalf("%d walks: %+v: %v, expected an error: %t", walks, x, err, !single)
 			}
-			b = NewBuilder(shape, int(walks), Form{Corrected: corrected, Paired: true, Fields: 1})
-			if got := b.FitsPair(x, y); got != pair {
-				t.Fatalf("%d walks: %+v and %+v fit: %t, expected %t", walks, x, y, got, pair)
-			}
-			if err := b.AddPair([]int32{0}, []int{0}, x, y); (err == nil) != pair {
+			if err := two.AddPair([]int32{0}, []int{0}, x, y); (err == nil) != pair {
 				t.Fatalf("%d walks: %+v and %+v: %v, expected an error: %t", walks, x, y, err, !pair)
+			}
+			if p := one.Partial(); single && p.Sum[0] != x.Sum[0] || single && corrected && p.Correction[0] != x.Correction[0] {
+				t.Fatalf("%d walks: %+v has the sums %v and %v", walks, x, p.Sum, p.Correction)
+			}
+			if p := two.Partial(); pair && (p.Sum[0] != a || p.PreviousSum[0] != b) {
+				t.Fatalf("%d walks: %+v and %+v have the sums %v and %v", walks, x, y, p.Sum, p.PreviousSum)
 			}
 		}
 	})
@@ -597,8 +600,9 @@ func TestUnbiased(t *testing.T) {
 		"paired, biased": {draw(2000, -.3), draw(2000, 0), "the estimator is biased"},
 		"previous model": {draw(2000, 0), draw(2000, .3), "previous model: the estimator is biased"},
 		"one row":        {[]float64{1}, nil, ""},
-		"two rows":       {[]float64{.35, .43}, nil, ""}, // 9.75 standard errors
-		"equal rows":     {[]float64{.35, .35}, nil, "the estimator is biased: over 2 rows"},
+		"two rows":       {[]float64{.35, .43}, nil, ""},                                                               // 9.75 standard errors
+		"equal rows":     {[]float64{252. / (1 << 22), 252. / (1 << 22)}, nil, "the estimator is biased: over 2 rows"}, // a standard error of 0, and more than 6e-5
+		"rounding":       {[]float64{251. / (1 << 22), 251. / (1 << 22)}, nil, ""},
 		"twenty rows":    {draw(20, 3), nil, "which is more than 7.353 times"},
 	} {
 		e.Paired = c.previous != nil
