@@ -344,6 +344,65 @@ func TestWarning(t *testing.T) {
 	}
 }
 
+// The order of a path drops its first entries. It comes with a note if its calibration of the whole model is steep, unless the pruned model
+// is calibrated or trained, or a bound of the loss chose how much is dropped.
+func TestOrderOfAPath(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	s, err := scores.Read(f.scores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Spec.Options = estimator.Options{Estimator: estimator.Path, Passes: 1}
+	s.Spec.SetDefaults()
+	s.Rows, s.DatasetRows = 4096, 4096
+	s.Values = tally.NewRanks(f.entries)
+	for i := range s.Rank {
+		s.Rank[i] = int32((i * 5) % f.entries) // 5 and 28 have no common divisor
+	}
+	s.Path = &scores.Path{Reach: .9, Rounds: []scores.Round{{Rows: 4096, Kept: int64(f.entries), Loss: .5, Scale: 2}}}
+	if err := scores.Write(f.scores, s); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(o *cut.Options)
+		noted  bool
+	}{
+		"plain":      {func(*cut.Options) {}, true},
+		"calibrated": {func(o *cut.Options) { o.Calibrate = true }, false},
+		"trained":    {func(o *cut.Options) { o.Tune = true }, false},
+		"bound": {func(o *cut.Options) {
+			o.Budget, o.Slicing = nil, cut.Slicing{MostRise: 10, KeepFields: 5, KeepColumns: 2}
+		}, false},
+	} {
+		o := f.options("out.safetensors", mask.Sparsity, .5)
+		c.change(o)
+		chosen, err := o.Choose(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if noted := chosen.Uncalibrated != ""; noted != c.noted || !chosen.ByPath {
+			t.Errorf("%s: by a path: %t, note %q, expected one: %t", name, chosen.ByPath, chosen.Uncalibrated, c.noted)
+		}
+		if o.Budget == nil {
+			continue
+		}
+		if _, err := chosen.Write(o.Out, nil); err != nil {
+			t.Fatal(err)
+		}
+		ck, err := checkpoint.Read(o.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped, _, err := ck.Pruned()
+		for i, rank := range s.Rank {
+			if err != nil || dropped[i] != (int(rank) < f.entries/2) {
+				t.Fatalf("%s: %v: entry %d with the rank %d of %d is dropped: %t", name, err, i, rank, f.entries, dropped[i])
+			}
+		}
+	}
+}
+
 // Convert gives back the file that it compacted.
 func TestConvert(t *testing.T) {
 	f := newFiles(t)

@@ -1,6 +1,7 @@
 package shapley_test
 
 import (
+	"math"
 	"testing"
 
 	"shaver/internal/click/model"
@@ -85,4 +86,48 @@ func entries(p *tally.Partial, list []int64) map[int]int64 {
 		}
 	}
 	return all
+}
+
+// The variance of a player within a row is that of its sum over the passes: n / (n-1) times the sum of the squares by which the passes, each of which a
+// job of one pass computes, differ from their mean.
+func TestVarianceWithinRows(t *testing.T) {
+	const passes = 4
+	a := modeltest.Architectures()["deepfm"]
+	g := shapley.Game{Model: modeltest.Random(t, a, 3)}
+	g.Baseline = baseline(g.Model)
+	rows := modeltest.Rows(g.Model.Architecture, 5, 4)
+	for _, name := range []string{estimator.Permutation, estimator.Antithetic, estimator.Debiased} {
+		o := shapley.Options{Options: estimator.Options{Estimator: name, Passes: passes}, Seed: 9}
+		o.SetDefaults()
+		for r := range rows.Len() {
+			row := rows.Slice(r, r+1)
+			all, err := shapley.Estimate(t.Context(), g, o, &row, 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum, square := map[int]float64{}, map[int]float64{}
+			for pass := range passes {
+				one := o
+				one.Passes, one.First = 1, pass
+				p, err := shapley.Estimate(t.Context(), g, one, &row, 1, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				values := p.Sum
+				for i, z := range p.Correction {
+					values[i] += z
+				}
+				for entry, x := range entries(p, values) {
+					v := float64(x) * tally.LossUnit
+					sum[entry], square[entry] = sum[entry]+v, square[entry]+v*v
+				}
+			}
+			for entry, units := range entries(all, all.Within) {
+				want := (square[entry] - sum[entry]*sum[entry]/passes) * passes / (passes - 1)
+				if got := float64(units) * tally.SquareUnit; math.Abs(got-want) > 1e-6*(want+square[entry]) {
+					t.Errorf("%s, row %d: entry %d has the variance %g, expected %g", name, r, entry, got, want)
+				}
+			}
+		}
+	}
 }
