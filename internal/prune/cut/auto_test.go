@@ -1,6 +1,7 @@
 package cut_test
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"shaver/internal/data/measure"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
 
@@ -48,6 +50,14 @@ func TestAuto(t *testing.T) {
 		if gone != (i < f.entries/2) {
 			t.Errorf("entry %d: dropped is %v", i, gone)
 		}
+	}
+	var p sweep.Point
+	bits, kept := 0, 0
+	for i, use := range ck.Compact.Uses() {
+		bits, kept = bits+use.Kept*ck.Compact.Palette().Quantizers[i].Bits, kept+use.Kept
+	}
+	if err := cut.SetSize(&p, ck, f.entries); err != nil || p.Bits != int(math.Ceil(float64(bits)/float64(kept))) || p.Bits == 0 || *p.Bytes != sizes.Bytes {
+		t.Errorf("the size is %+v, expected %d bytes, and %d bits of %d entries; %v", p, sizes.Bytes, bits, kept, err)
 	}
 	for budget, calibrate := range map[int64]bool{sizes.Bytes + 64: false, sizes.Bytes + 256: true} { // calibrated weights are float32
 		o := f.auto("bytes.safetensors", mask.Bytes, float64(budget))

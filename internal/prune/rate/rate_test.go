@@ -136,6 +136,31 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// If tables have a Size, choices have its bytes, and keep to them.
+func TestSizeOfTables(t *testing.T) {
+	t.Parallel()
+	const more = 1000
+	s := sample(t, 0)
+	own := func(dropped []bool, baseline model.Baseline, p *compact.Palette) (int, error) {
+		parts, err := compact.EncodeMixed(s.Architecture, s.Entries, dropped, baseline, p)
+		if err != nil {
+			return 0, err
+		}
+		return parts.Bytes() + more, nil
+	}
+	plain, err := NewChooser(s).Bytes(800)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Size = own
+	if found, err := NewChooser(s).Bytes(800 + more); err != nil || found == nil || found.Bytes != plain.Bytes+more || found.Rise != plain.Rise {
+		t.Errorf("%+v, %v, expected %d bytes and the rise %g", found, err, plain.Bytes+more, plain.Rise)
+	}
+	if found, err := NewChooser(s).Bytes(800); found != nil || err != nil {
+		t.Errorf("%+v, %v, but no choice has so few bytes", found, err)
+	}
+}
+
 // Entries without curvature, and tables without kept entries, do not disturb a choice.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
