@@ -3,6 +3,7 @@ package baseline
 import (
 	"bytes"
 	"math"
+	"slices"
 	"testing"
 
 	"shaver/internal/click/model"
@@ -38,4 +39,22 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%+v decoded from %d bytes encodes to different bytes, or is wrong: %v", b, len(data), err)
 		}
 	})
+}
+
+// Values are read as they were written. Other bytes are an error that says what was expected.
+func TestDecodeValues(t *testing.T) {
+	want := []float32{1.5, -0x1p-140, math.MaxFloat32, 0}
+	if got, err := DecodeValues(EncodeValues(want), 4); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, expected %v", got, err, want)
+	}
+	for text, values := range map[string][]float32{
+		"the baseline has 12 bytes, 4 values need 16":               {1, 2, 3},
+		"the baseline has 20 bytes, 4 values need 16":               {1, 2, 3, 4, 5},
+		"value 2 of the baseline is NaN, expected a finite number":  {1, 2, float32(math.NaN()), 4},
+		"value 0 of the baseline is -Inf, expected a finite number": {float32(math.Inf(-1)), 2, 3, 4},
+	} {
+		if _, err := DecodeValues(EncodeValues(values), 4); err == nil || err.Error() != text {
+			t.Errorf("%v, expected %q", err, text)
+		}
+	}
 }
