@@ -122,7 +122,7 @@ func (t *tool) run(ctx context.Context, areas []string, n, together int, log, pa
 	text := s.markdown()
 	fmt.Print(text)
 	if page != "" {
-		if err := os.WriteFile(page, []byte(pageHead+text), 0o644); err != nil {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
@@ -339,7 +339,9 @@ func (t *tool) test(ctx context.Context, overlay string, p *listed, short bool) 
 	if runtime.GOOS != "windows" {
 		command = exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 12000000; exec go "$@"`, "go"}, args...)...)
 	}
+	start := time.Now()
 	out, err := command.CombinedOutput()
+	forget(filepath.Join(p.Dir, "testdata", "rapid"), start)
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -355,6 +357,18 @@ func (t *tool) test(ctx context.Context, overlay string, p *listed, short bool) 
 		}
 	}
 	return killed, nil
+}
+
+// forget removes what package rapid has recorded in a folder since start. It would replay the failures of a mutant in later runs.
+func forget(folder string, start time.Time) {
+	files, _ := filepath.Glob(filepath.Join(folder, "*", "*.fail"))
+	for _, file := range files {
+		if at, err := os.Stat(file); err == nil && at.ModTime().After(start.Add(-time.Second)) {
+			_ = os.Remove(file)
+			_ = os.Remove(filepath.Dir(file)) // if it is empty
+		}
+	}
+	_ = os.Remove(folder)
 }
 
 //go:embed accepted.txt

@@ -6,14 +6,6 @@ import (
 	"strings"
 )
 
-const pageHead = `# Mutants
-
-The tests are only as good as what they notice. ` + "`make mutants`" + ` changes one place of the code at a time, for example a < into a <=, drops an assignment or a branch, or
-adds 1 to a constant, and runs the tests of its package and of the packages of its area that import it (with ` + "`-short`" + `). The places are drawn with a seed. A mutant that survives shows a missing
-test, or a change without effect; mutants/accepted.txt has the reasons.
-
-`
-
 // score counts the mutants of a package or of an area.
 type score struct {
 	name                      string
