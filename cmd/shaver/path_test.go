@@ -157,7 +157,7 @@ func TestPathScores(t *testing.T) {
 				t.Errorf("the reports lack %q", want)
 			}
 		}
-		for _, no := range []string{`<section id="certainty">`, "efficiency error", "standard error", "sum of phi", "share of<br>the value"} {
+		for _, no := range []string{`<section id="certainty">`, "efficiency error", "largest standard error", "sum of phi", "share of<br>the value"} {
 			if strings.Contains(page, no) {
 				t.Errorf("the reports have %q", no)
 			}
