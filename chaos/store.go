@@ -146,7 +146,10 @@ func (s *store) bytes(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// leftovers returns a line for each stream that holds messages.
+// ended is the subject of the records of jobs that have ended, which the server keeps.
+const ended = "$KV.SHAVER_JOBS.ended"
+
+// leftovers returns a line for each stream that holds messages other than records of jobs that have ended.
 func (s *store) leftovers(ctx context.Context) (left []string, err error) {
 	held, err := s.states(ctx)
 	if err != nil {
@@ -168,6 +171,9 @@ func (s *store) leftovers(ctx context.Context) (left []string, err error) {
 		on, err := s.subjects(ctx, name, ">")
 		if err != nil {
 			return nil, err
+		}
+		if len(on) == 1 && on[0] == ended {
+			continue
 		}
 		left = append(left, fmt.Sprintf("%s holds %d messages: %s", name, n, strings.Join(on[:min(len(on), 8)], ", ")))
 	}
