@@ -165,6 +165,11 @@ func TestRefuses(t *testing.T) {
 	if _, err := explain.Rows(t.Context(), []explain.Subject{before, after}, unnamed, loss.Logistic, dataset.Test, nil, 4); !fault.IsInput(err) || !strings.Contains(err.Error(), `the model reads "z"`) {
 		t.Error(err)
 	}
+	other := subject(t, 2, pruned)
+	other.Dataset.Manifest.Fields[0].Name = "w"
+	if _, err := explain.Rows(t.Context(), []explain.Subject{other, before}, unnamed, loss.Logistic, dataset.Test, nil, 4); !fault.IsInput(err) || !strings.Contains(err.Error(), `the model reads "w"`) {
+		t.Error(err)
+	}
 	after.Model.Weights.FirstOrder[0] = float32(math.Inf(1))
 	if _, err := explain.Rows(t.Context(), []explain.Subject{after}, unnamed, loss.Logistic, dataset.Test, nil, 4); !fault.IsInput(err) || !strings.Contains(err.Error(), "not finite") {
 		t.Error(err)
