@@ -9,25 +9,28 @@ help: ## show the targets
 build: ## build static binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
-test: ## run the tests
-	go test -timeout 30m ./...
+test: ## run the tests that together end within minutes
+	go test ./...
+
+test-all: ## run all tests, as CI does (a quarter of an hour on two cores)
+	SHAVER_LONG=1 go test -timeout 30m ./...
 
 race: ## run the tests under the race detector
 	CGO_ENABLED=1 go test -race ./...
 
 levels: ## run the numeric tests with each kernel that this machine supports; those of package kernel run all of them
 	go test ./internal/num/kernel $(NUMERIC)
-	if grep -qs amx_tile /proc/cpuinfo; then GODEBUG=cpu.amxtile=off go test -short $(NUMERIC); fi
-	GODEBUG=cpu.avx512f=off go test -short $(NUMERIC)
-	GODEBUG=cpu.avx2=off go test -short $(NUMERIC)
+	if grep -qs amx_tile /proc/cpuinfo; then GODEBUG=cpu.amxtile=off go test $(NUMERIC); fi
+	GODEBUG=cpu.avx512f=off go test $(NUMERIC)
+	GODEBUG=cpu.avx2=off go test $(NUMERIC)
 	go test -tags purego ./internal/num/... # the other packages compute the same with it as without AVX2
 
 ARM64 = CGO_ENABLED=0 GOARCH=arm64
 levels-arm64: ## run the tests of internal/num at the levels of arm64, in qemu-aarch64-static (Debian's qemu-user-static)
-	$(ARM64) go test -short -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
+	$(ARM64) go test -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
 
 pipeline-arm64: ## run the digests of all jobs, and the quickstart with a training, at the level neon in qemu (minutes)
-	$(ARM64) SHAVER_LONG=1 SHAVER_EXEC=qemu-aarch64-static go test -count 1 -timeout 60m -exec qemu-aarch64-static ./cmd/shaver -run '(TestDigests|TestOutputs)$$/^neon$$'
+	$(ARM64) SHAVER_LONG=2 SHAVER_EXEC=qemu-aarch64-static go test -count 1 -timeout 60m -exec qemu-aarch64-static ./cmd/shaver -run '(TestDigests|TestOutputs)$$/^neon$$'
 	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(ARM64) go build -o "$$dir/shaver" ./cmd/shaver && qemu-aarch64-static "$$dir/shaver" quickstart --train --rows 3000
 
 browser: ## build infer/browser into dist/browser, and serve its page on http://127.0.0.1:8000
@@ -56,8 +59,8 @@ manifests: ## render deploy/k8s from the chart in deploy/helm (needs helm, in th
 man: ## write man pages into man/
 	go test ./cmd/shaver -count 1 -run '^TestManPages$$' -man '$(CURDIR)/man'
 
-long: ## run the tests of cmd/shaver, including those that take minutes
-	SHAVER_LONG=1 go test -timeout 60m -count 1 ./cmd/shaver
+long: ## run the tests of cmd/shaver, including those that take hours or the network
+	SHAVER_LONG=2 go test -timeout 60m -count 1 ./cmd/shaver
 
 chaos: ## run a cluster under random faults 200 times (half an hour)
 	go run ./chaos -seed 1 -runs 200 -together 4 -work 1500ms -faults 7 $(CHAOSFLAGS)
@@ -161,4 +164,4 @@ module: ## give this module the path MODULE=PATH, such as example.org/team/shave
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork real rankings claims fields lint fmt kernels transcripts golden mutants wheels release notices module ci
+.PHONY: help build test test-all race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork real rankings claims fields lint fmt kernels transcripts golden mutants wheels release notices module ci

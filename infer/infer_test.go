@@ -16,6 +16,7 @@ import (
 	"shaver/infer"
 	"shaver/infer/infertest"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
@@ -150,9 +151,7 @@ func readExport(t *testing.T, file string) *checkpoint.Checkpoint {
 // encodings. Among the models are AutoInt, DCNv2 and xDeepFM of several frameworks, models
 // with dense inputs, models with tables of several widths, and models with lists.
 func TestSameLogitsOfExports(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves out exports")
-	}
+	long.Test(t)
 	files, err := filepath.Glob("../testdata/onnx/*.onnx")
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d exports (%v)", len(files), err)

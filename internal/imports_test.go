@@ -34,6 +34,7 @@ base/cputime: golang.org/x/sys
 base/seal: base/fault
 base/files: base/fault
 base/style:
+base/long:
 base/chart: base/atomicfile base/fault base/files
 
 # the pure core: no file, no network, no clock

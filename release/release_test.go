@@ -23,6 +23,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"shaver/internal/base/long"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write THIRD_PARTY.txt")
@@ -113,9 +115,7 @@ func TestUnlicensed(t *testing.T) {
 
 // A release for this machine has the same bytes twice, sums and components of all that it has, and programs that run without Go.
 func TestRelease(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it links the programs twice")
-	}
+	long.Test(t)
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	if !slices.Contains(platforms, platform) {
 		t.Skipf("we do not release for %s", platform)

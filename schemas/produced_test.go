@@ -19,6 +19,7 @@ import (
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
 	"shaver/internal/base/files"
+	"shaver/internal/base/long"
 	"shaver/internal/base/seal"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -272,6 +273,7 @@ func TestDatasets(t *testing.T) {
 // checked after the bus has decoded them, because the bus accepts only bytes that encode
 // again to the same bytes.
 func TestJob(t *testing.T) {
+	long.Test(t)
 	walks := estimator.Options{Estimator: estimator.Permutation, Passes: 2}
 	multilinear := estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
 	multilinear.SetDefaults()

@@ -11,11 +11,13 @@ import (
 
 	"shaver/bench/paired"
 	"shaver/bench/stage"
+	"shaver/internal/base/long"
 )
 
 // A run prints all tables, another run computes nothing again, and -report prints the
 // same tables.
 func TestRun(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "shaver/cmd/shaver").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

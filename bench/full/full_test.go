@@ -13,14 +13,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"shaver/internal/base/long"
 )
 
 // A run that was interrupted in a job continues with that job. Afterwards the folder has the
 // pruned models and the figures of all stages, and a second run has nothing left to do.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the programs")
-	}
+	long.Test(t)
 	dir, o := t.TempDir(), options{Shape: "kdd", Rows: 3000, TrainRows: 1000, ScoreRows: 2000, Sparsity: .5}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shaver/internal/app/training/trainingtest"
+	"shaver/internal/base/long"
 	"shaver/internal/prune/benchmark"
 )
 
@@ -37,6 +38,7 @@ func untimed(d *benchmark.Document) *benchmark.Document {
 // A benchmark that is killed again and again gives the models and the results of one that is not.
 // More seeds add results and leave the others as they are.
 func TestBenchmark(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	dir := t.TempDir()
 	data, out := trainingtest.Clicks(t, dir, 4000), filepath.Join(dir, "whole")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
@@ -82,6 +83,7 @@ func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
 // entries within 4 standard errors. The contributions of each row sum exactly to what its
 // players are worth. Multilinear alone is wrong for most entries.
 func TestGoldenDebiased(t *testing.T) {
+	long.Test(t)
 	run := func(t *testing.T, dir string) {
 		models, err := filepath.Glob(filepath.Join(dir, "*.pth"))
 		if err != nil || len(models) < 6 {

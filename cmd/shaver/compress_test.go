@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"shaver/internal/app/compress"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
@@ -39,6 +40,7 @@ func certain(t *testing.T, a *sweep.Answer, within float64) *sweep.Table {
 // compress writes a file that is certain to be within the bound, and a page. The file has the recipe, by which the same bytes are made
 // again. Without a file within the bound there is a page only.
 func TestCompress(t *testing.T) {
+	long.Test(t)
 	model, rows := compressible(t)
 	dir := t.TempDir()
 	small := filepath.Join(dir, "small.safetensors")
@@ -116,6 +118,7 @@ func TestCompress(t *testing.T) {
 
 // compress, killed in any stage, continues and ends with the same bytes.
 func TestCompressKilled(t *testing.T) {
+	long.Test(t)
 	model, rows := compressible(t)
 	args := func(out string) []string {
 		return []string{"compress", "--model", model, "--dataset", rows, "--within", "0.02", "--out", out}
@@ -163,6 +166,7 @@ func TestCompressKilled(t *testing.T) {
 // Sweeps, checks, pages and nights give the same answer about the same tables, in the same words: about one table, and if a night fails
 // about all tables of its scores. A night that finds its budget takes the table of the answer.
 func TestOneAnswer(t *testing.T) {
+	long.Test(t)
 	f := newNightsSource(t, 1).folder("  sample: 0.2\n", "  estimator: path\n  parts: 4\n")
 	f.bring(0)
 	f.must()

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/num/kernel"
 	"shaver/internal/value/estimator"
@@ -39,7 +40,7 @@ type digestCase struct {
 	flags   []string // of shaver score
 	earlier []string // flags of the previous job, of which model is the model; nil = the job is not paired
 	exit    int      // expected exit code
-	kernels int      // how many kernels run it, the fastest first, without SHAVER_LONG=1
+	kernels int      // how many kernels run it, the fastest first, without SHAVER_LONG=2
 }
 
 // Each model of testdata/golden has an architecture, except that two are DeepFM.
@@ -152,7 +153,7 @@ func digestCases() []digestCase {
 // testdata/digests.json. Each kernel has its own records, because it rounds in its
 // own way. To save time, the fastest kernel of the machine runs each estimator with
 // each model and one of the baselines, and all options; other kernels run some of these
-// cases. SHAVER_LONG=1 runs all cases with all kernels. A kernel without records is
+// cases. SHAVER_LONG=2 runs all cases with all kernels. A kernel without records is
 // skipped, but on amd64 and arm64 at least one kernel must have records. The same job has the same values at
 // avx2, avx512 and neon, and at the portable levels of amd64 and arm64, but not the same digests, because the file has the
 // name of the kernel.
@@ -174,6 +175,9 @@ func digestCases() []digestCase {
 // For the last two reasons, the diff of the file only adds or deletes lines. Without a
 // raise of one of these numbers, a changed digest is a bug in the code, not in the file.
 func TestDigests(t *testing.T) {
+	if !*rewrite {
+		long.Test(t)
+	}
 	records := map[string]map[string]digests{}
 	if _, err := os.Stat(digestsFile); err == nil || !*rewrite {
 		readJSON(t, digestsFile, &records)
@@ -203,7 +207,7 @@ func TestDigests(t *testing.T) {
 			faster := checked
 			checked++
 			for _, c := range cases {
-				if faster >= c.kernels && os.Getenv("SHAVER_LONG") != "1" {
+				if faster >= c.kernels && !long.Hours() {
 					continue
 				}
 				t.Run(c.name, func(t *testing.T) {

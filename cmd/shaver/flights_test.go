@@ -3,22 +3,23 @@ package main
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"shaver/internal/app/launch"
+	"shaver/internal/base/long"
 	"shaver/internal/prune/sweep"
 )
 
-// TestFlights needs the dataset of real flights. SHAVER_LONG=1 adds the tests that take minutes.
+// TestFlights needs the dataset of real flights. SHAVER_LONG=2 adds the tests that take minutes.
 func TestFlights(t *testing.T) {
+	long.Test(t)
 	shared(t, "data", "flights")
 	t.Run("metrics", testFlightsMetrics)
 	t.Run("pruning", testFlightsPruning)
 	t.Run("retrained", testFlightsRetrained)
-	if os.Getenv("SHAVER_LONG") == "1" {
+	if long.Hours() {
 		t.Run("methods", testFlightsMethods)
 		t.Run("intervals", testFlightsIntervals)
 	}
@@ -55,10 +56,10 @@ func testFlightsMetrics(t *testing.T) {
 
 // Shapley values beat magnitude on real data, through all commands. With the portable
 // kernel a core needs about 10 ms for a row, so the test scores 1% of the rows, which is
-// enough. With SHAVER_LONG=1 it scores 5%.
+// enough. With SHAVER_LONG=2 it scores 5%.
 func testFlightsPruning(t *testing.T) {
 	sample := "0.01"
-	if os.Getenv("SHAVER_LONG") == "1" {
+	if long.Hours() {
 		sample = "0.05"
 	}
 	flights, dir := importFlights(t)

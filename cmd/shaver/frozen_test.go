@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
@@ -29,6 +30,7 @@ func frozenJob(t *testing.T) (dir string, flags []string) {
 // A frozen field keeps the bytes of all its entries in a pruned model, whatever the budget, the form of the file and the order
 // are, and budgets count the others. Everything else is dropped at a sparsity of 1.
 func TestFrozenFieldsStay(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	for name, makeJob := range map[string]func(*testing.T) (string, []string){
 		"deepfm": func(t *testing.T) (string, []string) { return plantedJob(t, 600) }, "graph": frozenJob,

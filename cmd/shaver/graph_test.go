@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"shaver/infer"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/jobs/scores"
 )
@@ -231,6 +232,7 @@ func TestGraphExact(t *testing.T) {
 // scores have the same bytes for one worker and for two, and an audit compares them with
 // walks.
 func TestGraphDerivatives(t *testing.T) {
+	long.Test(t)
 	for _, name := range []string{"recbole-autoint.dynamo", "recbole-xdeepfm.legacy", "fuxictr-fibinet.dynamo", "fuxictr-pnn.legacy", "ncf.external"} {
 		folder := t.TempDir()
 		path := func(name string) string { return filepath.Join(folder, name) }
@@ -295,6 +297,7 @@ func scoresOf(t *testing.T, file, data, estimator string) ([]byte, *scores.File)
 // and so is the whole scores file. Otherwise only the digest differs, and what follows from
 // it. On the generic path the scores agree within 1e-5.
 func TestRecognizedScores(t *testing.T) {
+	long.Test(t)
 	folder := t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name) }
 	families := filepath.Join("..", "..", "testdata", "families")

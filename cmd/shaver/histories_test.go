@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"shaver/infer"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
@@ -22,6 +23,7 @@ import (
 // and serving. Their tables are shared between an item and a history, whose pads nothing
 // changes. The unpruned models have the logits of onnxruntime.
 func TestHistories(t *testing.T) {
+	long.Test(t)
 	histories := filepath.Join("..", "..", "testdata", "histories")
 	text, err := os.ReadFile(filepath.Join(histories, "log.csv"))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
@@ -16,6 +17,7 @@ import (
 
 // A job on a server is listed, watched and cancelled, and continues after a quarantine.
 func TestJobCommands(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	l := longJob(t)
 	url, id := natsServer(t), l.report.Job
@@ -26,7 +28,7 @@ func TestJobCommands(t *testing.T) {
 	t.Run("quarantine", func(t *testing.T) { testQuarantine(t, l, url, id) })
 }
 
-func testCancel(t *testing.T, l *long, url, id string) {
+func testCancel(t *testing.T, l *lasting, url, id string) {
 	coordinator := l.coordinate(t, url, filepath.Join(t.TempDir(), "s.arrow"))
 	coordinator.await("scoring", 1)
 	var listed []bus.Status
@@ -79,7 +81,7 @@ func testCancel(t *testing.T, l *long, url, id string) {
 	}
 }
 
-func testQuarantine(t *testing.T, l *long, url, id string) {
+func testQuarantine(t *testing.T, l *lasting, url, id string) {
 	out := filepath.Join(t.TempDir(), "s.arrow")
 	coordinator := l.coordinate(t, url, out)
 	d, err := connect(t, url).NextTask(t.Context(), kernel.Name())

@@ -21,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/ops/autoscale"
 	"shaver/internal/prune/nightly"
@@ -127,6 +128,7 @@ func twoNights(t *testing.T) string {
 // back. All names in the alert rules, the dashboard and the query of KEDA are those of metrics
 // that it, the coordinator or the worker export.
 func TestJobServe(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	l := longJob(t)
 	config := embedded.Config{StoreDir: t.TempDir(), Listen: freePort(t)}

@@ -8,6 +8,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/num/kernel"
 )
@@ -52,6 +53,7 @@ func TestKernelsOfWorker(t *testing.T) {
 // A plan without --kernel has the rates of all candidates and is that of the fastest. With
 // --kernel nothing is measured.
 func TestPlanChoosesKernel(t *testing.T) {
+	long.Test(t)
 	names := kernel.Candidates()
 	_, flags := plantedJob(t, 500)
 	flags = append([]string{"plan", "--passes", "100000"}, flags...)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"shaver/internal/base/long"
 )
 
 // inFolder returns a function that runs shaver in a folder, and returns the exit code and what
@@ -101,6 +103,7 @@ var onDataset = []string{
 // vocabulary has another order or other values. The error names the field and both files. With the
 // dataset of the training, no command says that the model does not know its fields.
 func TestModelKnowsFields(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	run := knownFiles(t)
 	for _, command := range onDataset {

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"shaver/infer"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 )
 
 // The file of prune --layers through each layer has the logits of the file of its sparsity with the same options, and commands read
 // it. What layers cannot share is refused by name.
 func TestPruneLayers(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	q := filepath.Join(dir, "q")
 	shaver(t, nil, "quickstart", "--rows", "2000", "--out", q)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 )
@@ -48,6 +49,7 @@ func overflowing(t *testing.T, dir string) (path string) {
 // A local job with a shard that cannot be computed is kept. The same command tries only
 // that shard again, or finishes without it.
 func TestLocalQuarantine(t *testing.T) {
+	long.Test(t)
 	dir, _ := plantedJob(t, 400)
 	flags := []string{"--model", overflowing(t, dir), "--dataset", filepath.Join(dir, "dataset"), "--rows-per-shard", "40", "--log", "json", "-v"}
 	run := func(out string, more ...string) *process {
@@ -83,6 +85,7 @@ func TestLocalQuarantine(t *testing.T) {
 // A local job whose folder cannot be written, or that may open too few files, ends with an
 // error that says so. Without the limit the same command completes it.
 func TestLocalFolderFails(t *testing.T) {
+	long.Test(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("the test sets limits with a shell of Linux")
 	}

@@ -30,6 +30,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
 	"shaver/internal/base/files"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
@@ -436,6 +437,7 @@ func TestNightly(t *testing.T) {
 // Nights of a path compute a full job each, keep choices by rounds of the path, and need no
 // state. Settings that need values are refused in one line before anything runs.
 func TestNightlyPath(t *testing.T) {
+	long.Test(t)
 	s := newNightsSource(t, 3)
 	f := s.folder("  sample: 0.2\n", "  estimator: path\n  parts: 4\n", "calibrate: true\n", "calibrate: true\ndelta: true\n")
 	before := "" // every night's delta brings this file to the published model
@@ -481,6 +483,7 @@ func TestNightlyPath(t *testing.T) {
 // Nights of a path may have several words. A night that is scored finds new ones, and one that keeps the last choice keeps which row reads
 // which. Their deltas lead to the published files, and to a Redis with the same rows. Values need one word.
 func TestNightlyWords(t *testing.T) {
+	long.Test(t)
 	s, p := &nightsSource{t, t.TempDir(), 3}, clustered(t)
 	for night := range s.nights {
 		s.drift(night, p.Checkpoint, .005)
@@ -537,6 +540,7 @@ func TestNightlyWords(t *testing.T) {
 // With the setting reuse, a night keeps the mask while the loss rises by no more than it did when the table was
 // scored. The mask that is kept is that of the published night, and the history says why.
 func TestNightlyReuse(t *testing.T) {
+	long.Test(t)
 	s := newNightsSource(t, 2)
 	f := s.folder("  sample: 0.2\n", "  estimator: path\n  parts: 4\n", "calibrate: true\n", "calibrate: true\nreuse: 0.01\n")
 	f.bring(0)
@@ -609,6 +613,7 @@ func TestNightlyGraph(t *testing.T) {
 
 // Nights whose labels are numbers are checked, recorded and shown by RMSE.
 func TestNightlyRatings(t *testing.T) {
+	long.Test(t)
 	s := &nightsSource{t, t.TempDir(), 3}
 	ratings := filepath.Join("..", "..", "testdata", "ratings")
 	ck, err := checkpoint.ReadOutput(filepath.Join(ratings, "ratings.onnx"), "rating")
@@ -651,6 +656,7 @@ func TestNightlyRatings(t *testing.T) {
 // the same model as its compact file. That holds for a graph and for a recognized model, with
 // and without a calibration. Without onnx in the configuration there is no such file.
 func TestNightlyONNX(t *testing.T) {
+	long.Test(t)
 	for _, c := range []struct {
 		name, form string
 		calibrate  bool
@@ -917,6 +923,7 @@ func TestNightlyDoubt(t *testing.T) {
 
 // Nights whose rows are computed on a cluster publish the same bytes as those in one process.
 func TestNightlyCluster(t *testing.T) {
+	long.Test(t)
 	source := newNightsSource(t, 2)
 	url := natsServer(t)
 	startWorker(t, url, "elsewhere")
@@ -1055,6 +1062,7 @@ func TestNightlyScoresTrain(t *testing.T) {
 // The rows of a night have one purpose each, by the documents that it writes: some are scored, others calibrate, and others judge. The
 // newest day and the split fresh count as rows that the model has not seen, which the days before no longer are.
 func TestNightlyApart(t *testing.T) {
+	long.Test(t)
 	source := newNightsSource(t, 3)
 	f := source.folder("  sample: 0.2\n", "  estimator: path\n  parts: 4\n  fresh-days: 1\n", "  splits: [train]\n", "")
 	f.bring(0)
@@ -1202,10 +1210,11 @@ func TestNightlySettings(t *testing.T) {
 }
 
 // A night that is killed at any moment, and started again, publishes the same bytes as
-// without that. SHAVER_LONG=1 kills 50 times, otherwise it is a few times.
+// without that. SHAVER_LONG=2 kills 50 times, otherwise it is a few times.
 func TestNightlyKilled(t *testing.T) {
+	long.Test(t)
 	kills := 6
-	if os.Getenv("SHAVER_LONG") == "1" {
+	if long.Hours() {
 		kills = 50
 	}
 	source := newNightsSource(t, 3)
@@ -1279,6 +1288,7 @@ func kill(t *testing.T, f *nightsFolder, after time.Duration) bool {
 // model, although the night is killed once and the loader three times. The loader sends no more than the rows that
 // changed, in their values or by the churn in their choice, and the head.
 func TestNightlyRedis(t *testing.T) {
+	long.Test(t)
 	address := redistest.Start(t)
 	source := newNightsSource(t, 1)
 	f := source.folder("calibrate: true", "delta: true", "window: 2", "window: 1", "hysteresis: 1", "hysteresis: 0")

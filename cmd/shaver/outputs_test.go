@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/jobs/job"
@@ -471,7 +472,7 @@ func layJSON(b *strings.Builder, v any, indent string) {
 // Pruned files, and the documents that commands print and write, have the bytes that they always had, except for times.
 //
 // The test runs commands in this process and compares with testdata/outputs.json. The records of anyKernel are of files for which no logits
-// are computed. The others are of a kernel, as those of TestDigests. The fastest kernel with records is tried, and with SHAVER_LONG=1 all are. Some
+// are computed. The others are of a kernel, as those of TestDigests. The fastest kernel with records is tried, and with SHAVER_LONG=2 all are. Some
 // documents are also in testdata/documents, without digests and with fewer decimals, where all kernels have the same ones, so that a diff shows
 // what changed.
 //
@@ -486,7 +487,7 @@ func TestOutputs(t *testing.T) {
 	t.Cleanup(func() { kernel.Use(before) })
 	tried := 0
 	for _, level := range kernel.Names() {
-		if !*rewrite && (records[level] == nil || tried > 0 && os.Getenv("SHAVER_LONG") != "1") {
+		if !*rewrite && (records[level] == nil || tried > 0 && !long.Hours()) {
 			continue
 		}
 		tried++

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/long"
 )
 
 // readPage returns the sections of the page at a URL, or its events up to their end.
@@ -33,6 +34,7 @@ func readPage(t *testing.T, url string) string {
 // A local job has a page with --page, and its health and metrics are on the same port. Who looks sees the last
 // figures before the process ends.
 func TestScorePage(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	_, flags := plantedJob(t, 1500)
 	out := filepath.Join(t.TempDir(), "mine.arrow")

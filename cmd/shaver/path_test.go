@@ -14,6 +14,7 @@ import (
 
 	"shaver/internal/app/launch"
 	"shaver/internal/base/files"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
@@ -50,6 +51,7 @@ func asPath(t *testing.T, from, to string) *scores.File {
 // The commands take the order of a path like any ranking. What needs values refuses it in one
 // line that names the file.
 func TestPathScores(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	q := filepath.Join(dir, "q")
 	shaver(t, nil, "quickstart", "--rows", "2000", "--out", q)
@@ -240,6 +242,7 @@ func TestPathScores(t *testing.T) {
 // If a calibration lowers the loss of a model, score and prune say so, unless the pruned model is calibrated. The size of the logits does
 // not change the order of a path.
 func TestUncalibratedPath(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	q := filepath.Join(dir, "q")
 	shaver(t, nil, "quickstart", "--rows", "9000", "--out", q)

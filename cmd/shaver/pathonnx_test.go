@@ -8,12 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"shaver/internal/base/long"
 )
 
 // An AutoInt, a DIN with histories and both tasks of a model with two go from rows to an .onnx file that
 // a path pruned. The file has the logits of the pruned dense file, and its pads are kept.
 // testdata/path/pruned.py runs such files in onnxruntime.
 func TestPathToONNX(t *testing.T) {
+	long.Test(t)
 	data := filepath.Join("..", "..", "testdata")
 	histories, tasks := filepath.Join(data, "histories"), filepath.Join(data, "tasks")
 	rows := filepath.Join(t.TempDir(), "rows.csv")

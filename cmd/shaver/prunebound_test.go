@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
@@ -16,6 +17,7 @@ import (
 // bound, on the half of the validation rows that did not choose columns, and the rise on all of them is close. A smaller bound
 // keeps more.
 func TestBound(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	q := filepath.Join(dir, "q")
 	shaver(t, nil, "quickstart", "--rows", "6000", "--out", q)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 )
 
@@ -126,6 +127,7 @@ func TestConvertONNX(t *testing.T) {
 // An .onnx file with encoded values has the logits of the safetensors file of the same encoding, and is smaller, the fewer bits it has. A budget in bytes is
 // that of the .onnx file.
 func TestPruneONNXValues(t *testing.T) {
+	long.Test(t)
 	folder := t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name) }
 	const features = 20000

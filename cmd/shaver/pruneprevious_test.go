@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/value/mask"
 )
@@ -14,6 +15,7 @@ import (
 // hysteresis halves the churn or more, at exactly the budget of plain pruning. Without
 // standard errors the file is that of plain pruning, bit for bit.
 func TestHysteresis(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	q := filepath.Join(dir, "q")
 	shaver(t, nil, "quickstart", "--rows", "3000", "--out", q)

@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
 )
@@ -51,6 +52,7 @@ func TestQuickstart(t *testing.T) {
 
 // Without --out no files stay, and stdout has only the table.
 func TestQuickstartTemporary(t *testing.T) {
+	long.Test(t)
 	temporary := t.TempDir()
 	c := exec.CommandContext(t.Context(), "shaver", "quickstart", "--rows", "500")
 	c.Env = append(os.Environ(), "TMPDIR="+temporary)
@@ -88,6 +90,7 @@ func wantSameFile(t *testing.T, found, want string) {
 
 // Ctrl-C leaves no folder, so that the same command can run again.
 func TestQuickstartCancelled(t *testing.T) {
+	long.Test(t)
 	out := filepath.Join(t.TempDir(), "q")
 	c := exec.CommandContext(t.Context(), "shaver", "quickstart", "--rows", "200000", "--out", out)
 	stderr, err := c.StderrPipe()

@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"shaver/internal/app/night"
+	"shaver/internal/base/long"
 	"shaver/internal/prune/nightly"
 )
 
 // Simulated nights run from the first to the last. After the first one they cost a part of
 // a full job, and pruning loses little. The folder is one in which shaver nightly goes on.
 func TestQuickstartNights(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "q")
 	var found simulatedNights

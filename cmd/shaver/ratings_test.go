@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"shaver/infer"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/gate"
@@ -22,6 +23,7 @@ import (
 // through import, evaluation, scores, sweep, prune and check with the squared loss. RMSE, MAE
 // and R2 are those that PyTorch measured.
 func TestRatings(t *testing.T) {
+	long.Test(t)
 	ratings := filepath.Join("..", "..", "testdata", "ratings")
 	export := filepath.Join(ratings, "ratings.onnx")
 	text, err := os.ReadFile(filepath.Join(ratings, "ratings.json"))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
 	"shaver/internal/prune/sweep"
@@ -66,17 +67,18 @@ func readmeCommands(t *testing.T) (commands []string) {
 // The commands run in a shell. "go run" and "go install" run in this repository, the others
 // in a folder with the flights. The NATS server is not started from its source, because it
 // would run without end and listen on a fixed port; a server in this process takes its place.
-// Without SHAVER_LONG=1, the test and quickstart generate few rows. Nothing else of a command changes.
+// Without SHAVER_LONG=2, the test and quickstart generate few rows. Nothing else of a command changes.
 func TestReadme(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
-	long := os.Getenv("SHAVER_LONG") == "1"
+	all := long.Hours()
 	for _, program := range []string{"sh", "go"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
 		}
 	}
 	dir, bin := t.TempDir(), t.TempDir()
-	readmeFiles(t, dir, long)
+	readmeFiles(t, dir, all)
 	repository, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +106,7 @@ func TestReadme(t *testing.T) {
 		if strings.HasPrefix(command, "go test") { // this test would run itself
 			continue
 		}
-		if !long && strings.HasSuffix(command, " quickstart") {
+		if !all && strings.HasSuffix(command, " quickstart") {
 			command += " --rows 5000"
 		}
 		readme.run(command)
@@ -209,7 +211,7 @@ func openServer(t *testing.T) string {
 
 // readmeFiles puts a planted model and its rows into dir under the names that README uses, and a model in
 // ONNX with rows.
-func readmeFiles(t *testing.T, dir string, long bool) {
+func readmeFiles(t *testing.T, dir string, all bool) {
 	t.Helper()
 	write := func(name string, data []byte) {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
@@ -224,7 +226,7 @@ func readmeFiles(t *testing.T, dir string, long bool) {
 		t.Fatal(err)
 	}
 	part := 8000 // so that the train rows are enough for a path
-	if long {
+	if all {
 		part = 50_000
 	}
 	var rows bytes.Buffer

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/long"
 	"shaver/internal/data/dataset"
 	"shaver/internal/ops/remote"
 	"shaver/internal/ops/remote/remotetest"
@@ -196,9 +197,10 @@ func TestNightlyScratch(t *testing.T) {
 // each process is killed at some moment and the next one begins with an empty scratch folder. What is published is
 // always a whole night.
 func TestNightlyRemote(t *testing.T) {
+	long.Test(t)
 	o := newObjects(t)
 	kills := 4
-	if os.Getenv("SHAVER_LONG") == "1" {
+	if long.Hours() {
 		kills = 40
 	}
 	source := newNightsSource(t, 3)

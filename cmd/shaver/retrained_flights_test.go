@@ -2,10 +2,10 @@ package main
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
@@ -16,12 +16,12 @@ import (
 // On real flights, a paired job after a light retraining of the table costs a tenth of a
 // full job's row evaluations. Its error is at most 1.3 times that between two full jobs with
 // different seeds, and at most a third of that of a sample of the same cost. The rows are
-// those of val, or with SHAVER_LONG=1 those of train and val.
+// those of val, or with SHAVER_LONG=2 those of train and val.
 func testFlightsRetrained(t *testing.T) {
 	t.Parallel()
 	flights, dir := importFlights(t)
 	splits := "val"
-	if os.Getenv("SHAVER_LONG") == "1" {
+	if long.Hours() {
 		splits = "train,val"
 	}
 	before, after := filepath.Join(flights, "deepfm.pth"), filepath.Join(t.TempDir(), "after.safetensors")

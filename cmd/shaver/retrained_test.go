@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"shaver/internal/app/launch"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/tally"
 )
@@ -92,6 +93,7 @@ func covered(paired, full *scores.File) (held [3]int, known int) {
 // the full job, and those of rms somewhat fewer, because their errors assume that the
 // entries of a field have equal kurtosis.
 func TestRetrained(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	const seeds = 4
 	r := newRetrained(t)

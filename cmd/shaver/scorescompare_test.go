@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/scores"
 )
 
 // If two samples of the same rows differ only by noise, about 5% of the differences exceed
 // two standard errors. If all values of one file are larger by half, most do.
 func TestCompareNights(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	q := filepath.Join(dir, "q")
 	shaver(t, nil, "quickstart", "--rows", "12000", "--out", q)

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"shaver/internal/base/long"
 )
 
 // TestScripts runs testdata/script/*.txtar. A copy of the goldens is in $GOLDEN, and the
@@ -51,6 +53,12 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GOLDEN", filepath.Join(env.WorkDir, "golden"))
 			env.Setenv("EXPORTS", exports)
 			return os.CopyFS(filepath.Join(env.WorkDir, "golden"), os.DirFS(golden))
+		},
+		Condition: func(name string) (bool, error) { // a script that takes long begins with "[!long] skip"
+			if name != "long" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return long.All(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "refused": refused, "json": jsonIs, "same": same, "near": near,

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
 )
@@ -33,6 +34,7 @@ var moments = []time.Duration{0, 150 * time.Millisecond, 600 * time.Millisecond}
 // Every command ends within leaveWithin after SIGTERM, at every moment. It leaves no
 // temporary files, and no output unless the output was whole when the signal came.
 func TestTerminate(t *testing.T) {
+	long.Test(t)
 	in := makeLong(t)
 	url := natsServer(t)
 	models := []string{"--model", in + "/model.safetensors", "--dataset", in + "/ds"}

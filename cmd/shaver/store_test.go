@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/long"
 )
 
 // A worker reads rows from its store. If the store does not have them, the worker gets
 // them over NATS, and the scores have the same bytes.
 func TestStore(t *testing.T) {
+	long.Test(t)
 	dir, common := plantedJob(t, 400)
 	reference := filepath.Join(dir, "reference.arrow")
 	shaver(t, nil, slices.Concat([]string{"score", "--out", reference}, common)...)

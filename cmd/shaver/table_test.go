@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/app/training"
 	"shaver/internal/app/training/trainingtest"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/composed"
 	"shaver/internal/num/layout"
@@ -19,6 +20,7 @@ import (
 // that is killed, also in the first training of CERP, and started again writes the same bytes on
 // another number of cores.
 func TestComposedTablesResume(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	data := trainingtest.Clicks(t, dir, 8000)
 	for name, c := range map[string]struct {
@@ -77,6 +79,7 @@ func TestComposedTablesResume(t *testing.T) {
 // training with the settings of its best trial. A trial that cannot reach the sparsity says why, and
 // the search goes on.
 func TestSearchOfTables(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	data := trainingtest.Clicks(t, dir, 4000)
 	for table, more := range map[string][]string{

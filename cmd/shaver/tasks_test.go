@@ -14,6 +14,7 @@ import (
 
 	"shaver/infer"
 	"shaver/internal/app/cli"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/sweep"
@@ -86,6 +87,7 @@ func TestTwoTasks(t *testing.T) {
 // task, whatever the workers and the shards. The pruned .onnx file has both outputs, and is checked for one task and for both. A safetensors file is the
 // same model of both tasks.
 func TestTasksTogether(t *testing.T) {
+	long.Test(t)
 	tasks := filepath.Join("..", "..", "testdata", "tasks")
 	export, folder := filepath.Join(tasks, "shared-bottom.onnx"), t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name) }

@@ -16,6 +16,7 @@ import (
 
 	"shaver/internal/app/training"
 	"shaver/internal/app/training/trainingtest"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 )
 
@@ -176,6 +177,7 @@ func mustJSON(t *testing.T, value any) string {
 // Every kind can be trained, scored, pruned and tuned. A tuned model has the mask and the
 // baseline of the pruned one, and its validation AUC is not lower.
 func TestTrainPruneTune(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	data := trainingtest.Clicks(t, dir, 4000)
 	file := func(name string) string { return filepath.Join(dir, name) }

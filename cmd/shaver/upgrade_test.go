@@ -17,6 +17,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
@@ -77,7 +78,7 @@ func (b build) worker(t *testing.T, url, name string) *process {
 	return p
 }
 
-func (b build) coordinate(t *testing.T, l *long, url, out string) *process {
+func (b build) coordinate(t *testing.T, l *lasting, url, out string) *process {
 	t.Helper()
 	return start(t, nil, b.program("coordinator"), slices.Concat([]string{"--nats", url, "--out", out, "--lease", "2s", "--checkpoint-every", "1ms", "--log", "json", "-v"}, l.flags)...)
 }
@@ -94,6 +95,7 @@ func leave(p *process) {
 // its coordinator's protocol, and the other workers stay idle. The scores have the same bytes
 // in both cases.
 func TestUpgrade(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	const ours build = ""
 	l := longJob(t)
@@ -106,7 +108,7 @@ func TestUpgrade(t *testing.T) {
 }
 
 // Workers are replaced one by one and the coordinator in between.
-func testSameProtocol(t *testing.T, l *long, older, newer build) {
+func testSameProtocol(t *testing.T, l *lasting, older, newer build) {
 	url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
 	first, second := older.worker(t, url, "old-1"), older.worker(t, url, "old-2")
 	coordinator := older.coordinate(t, l, url, out)
@@ -139,7 +141,7 @@ func testSameProtocol(t *testing.T, l *long, older, newer build) {
 }
 
 // The job waits for a worker of its protocol and says so.
-func testOtherWorkers(t *testing.T, l *long, ours, other build) {
+func testOtherWorkers(t *testing.T, l *lasting, ours, other build) {
 	url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
 	idle := other.worker(t, url, "other")
 	coordinator := ours.coordinate(t, l, url, out)
@@ -178,7 +180,7 @@ func testOtherWorkers(t *testing.T, l *long, ours, other build) {
 
 // A coordinator with a higher protocol resumes the job of an older one. It withdraws the
 // tasks of the older coordinator, and discards the results of older workers.
-func testOtherCoordinator(t *testing.T, l *long, older, newer build) {
+func testOtherCoordinator(t *testing.T, l *lasting, older, newer build) {
 	url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
 	coordinator := older.coordinate(t, l, url, out)
 	worker := older.worker(t, url, "old")
@@ -206,7 +208,7 @@ func testOtherCoordinator(t *testing.T, l *long, older, newer build) {
 }
 
 // A job that a higher protocol submitted is not resumed, and the error says what to do.
-func testBack(t *testing.T, l *long, older, newer build) {
+func testBack(t *testing.T, l *lasting, older, newer build) {
 	url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
 	coordinator := newer.coordinate(t, l, url, out)
 	coordinator.await("scoring", 1)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
@@ -49,6 +50,7 @@ func freeAddress(t *testing.T) string {
 // Every command that needs a server says what it waits for, gives up after --wait with
 // exit code 1, and names the server and the reason.
 func TestCommandsGiveUp(t *testing.T) {
+	long.Test(t)
 	_, flags := plantedJob(t, 200)
 	score := slices.Concat([]string{"--out", filepath.Join(t.TempDir(), "s.arrow")}, flags)
 	id := strings.Repeat("0", 20)
@@ -227,8 +229,8 @@ func TestJobOutput(t *testing.T) {
 // TestOldServers runs jobs on the oldest supported NATS server and on some later ones.
 // For that it installs them, which needs the module proxy and some minutes.
 func TestOldServers(t *testing.T) {
-	if os.Getenv("SHAVER_LONG") != "1" {
-		t.Skip("SHAVER_LONG=1 installs old NATS servers and runs jobs on them")
+	if !long.Hours() {
+		t.Skip("SHAVER_LONG=2 installs old NATS servers and runs jobs on them")
 	}
 	l := longJob(t)
 	const tooOld = "v2.9.25"

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 )
 
@@ -43,6 +44,7 @@ func openTerminal(t *testing.T) (own, other *os.File) {
 // On a terminal, a watched job is a bar that is drawn again in place. Above it is a line for each state, for what the job waits
 // for, and once for each worker that fell silent.
 func TestWatchOnTerminal(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	url := natsServer(t)
 	b := connect(t, url)

@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"shaver/internal/base/long"
 )
 
 // A dataset with weights has the scores of the dataset in which each row is repeated as often as it counts, if the estimator draws nothing. Its
 // scores are the same bytes for any number of workers and any size of shards, and say what rows weigh.
 func TestScoresOfWeightedRows(t *testing.T) {
+	long.Test(t)
 	golden, folder := filepath.Join("..", "..", "testdata", "golden"), t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name) }
 	text, err := os.ReadFile(filepath.Join(golden, "deepfm.rows.csv"))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
 	"shaver/internal/prune/cut"
@@ -41,6 +42,7 @@ func clustered(t *testing.T) *planted.Planted {
 // Scores with several words lead to compact, dense and rounded files. All that store values exactly have the same metrics, which a
 // sweep states too, with the size of the file. The commands and the page say how many words there are.
 func TestWords(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"shaver/internal/base/long"
 )
 
 const root = "../.." // the root of the repository
@@ -92,6 +94,7 @@ func (m *mounted) UnmarshalYAML(n *yaml.Node) error {
 }
 
 func TestCompose(t *testing.T) {
+	long.Test(t)
 	text := read(t, filepath.Join(root, "docker-compose.yml"))
 	var c compose
 	strict := yaml.NewDecoder(strings.NewReader(text))

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"shaver/internal/base/long"
 )
 
 const otherDigest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
@@ -106,8 +108,8 @@ func TestValuesAreUsed(t *testing.T) {
 			t.Errorf("no template uses %s", path)
 		}
 	}
-	if helm() == "" || testing.Short() {
-		t.Log("helm was not found, or -short is set: only names were compared")
+	if helm() == "" || !long.All() {
+		t.Log("helm was not found, or SHAVER_LONG is not set: only names were compared")
 		return
 	}
 	const on = "--set score.enabled=true,nightly.enabled=true,loader.enabled=true,monitoring.podMonitor=true,monitoring.rules=true,monitoring.dashboard=true" +

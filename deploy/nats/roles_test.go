@@ -29,6 +29,7 @@ import (
 	"shaver/internal/app/cli"
 	"shaver/internal/app/score"
 	"shaver/internal/app/work"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
@@ -360,6 +361,7 @@ func (s *site) night(url string) {
 
 // Every role can do its work with its own rights, and cannot do the work of another role.
 func TestRoles(t *testing.T) {
+	long.Test(t)
 	s := newSite(t)
 	url := ready(t, s.start("server.conf", "nats-0", strings.NewReplacer()))
 	flags := s.plant()
@@ -575,6 +577,7 @@ func TestStrangers(t *testing.T) {
 // Three servers of cluster.conf hold three copies of each stream. A coordinator that asks
 // for fewer copies does not reduce the number. Each server gives the same counts of tasks.
 func TestCluster(t *testing.T) {
+	long.Test(t)
 	s := newSite(t)
 	var ports []string
 	for range 3 {

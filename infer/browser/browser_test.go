@@ -25,6 +25,7 @@ import (
 
 	"shaver/infer"
 	"shaver/infer/infertest"
+	"shaver/internal/base/long"
 	"shaver/internal/base/style"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -166,6 +167,7 @@ type found struct {
 
 // In chromium, the page gives the logits of package infer to 1e-6, relative to a logit above 1.
 func TestPage(t *testing.T) {
+	long.Test(t)
 	wasm := build(t)
 	const rows = 150
 	type rowsOf struct {
@@ -264,6 +266,7 @@ const sliding = `<script>(async () => {
 // In chromium, the slider shows the model of each beginning of a file in layers, and upgrades it. The page has the AUC of each layer, and is
 // as wide as a phone and as a desk, with a policy and without.
 func TestSlider(t *testing.T) {
+	long.Test(t)
 	c, err := checkpoint.Read(filepath.Join("..", "..", "testdata", "golden", "deepfm.pth"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,11 +14,13 @@ import (
 	"testing"
 
 	"shaver/infer/infertest"
+	"shaver/internal/base/long"
 )
 
 // A C program gets the logits of package infer bit for bit, from both forms of the library and in two threads, and
 // errors that say what is wrong.
 func TestLibrary(t *testing.T) {
+	long.Test(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("the compiler's flags are those of Linux")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
+	"shaver/internal/base/long"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/bus/embedded"
@@ -20,6 +21,7 @@ import (
 // A job over a window of days has the same scores for all sizes of shards, in place and over
 // the wire, in one round and in several. They differ from those of other windows.
 func TestRunDays(t *testing.T) {
+	long.Test(t)
 	plain, _ := tiny(t)
 	dims := plain.Dataset.FieldDims()
 	store := t.TempDir()
@@ -49,7 +51,7 @@ func TestRunDays(t *testing.T) {
 	t.Cleanup(server.Shutdown)
 	seen := map[string]bool{}
 	windows := [][]string{dirs[:2], dirs}
-	if testing.Short() {
+	if !long.All() {
 		windows = windows[1:]
 	}
 	for _, window := range windows {

@@ -7,6 +7,7 @@ import (
 
 	"shaver/internal/app/quickstart"
 	"shaver/internal/app/sweeping"
+	"shaver/internal/base/long"
 	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
 	"shaver/internal/prune/sweep"
@@ -33,6 +34,7 @@ func files(t *testing.T) func(aggregates ...string) *sweeping.Input {
 // Tables of mixed values are smaller than those of int8 at the same sparsity, have nearly the loss of
 // float32 values, and make the document one of bytes.
 func TestMixed(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	o := files(t)("rms")
 	o.Rivals, o.Values, o.Budgets, o.Calibrate = nil, []compact.Encoding{compact.Float32, compact.Int8, compact.Mixed}, mask.Budgets(mask.Sparsity, .9), true

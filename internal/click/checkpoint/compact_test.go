@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/tensor"
@@ -69,6 +70,7 @@ func TestCompact(t *testing.T) {
 // byte less. Some files are larger although more entries are dropped. With several words the file has at most that size, too, and
 // keeps nearly as much.
 func TestCompactDrop(t *testing.T) {
+	long.Test(t)
 	rises := 0
 	for _, dim := range []int{1, 2, 16, 64} {
 		rows := 200 / dim

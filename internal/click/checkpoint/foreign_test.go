@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/tensor"
 )
 
@@ -203,6 +204,7 @@ func TestAmbiguousStateDict(t *testing.T) {
 
 // A module that contains itself, or whose parts are not what PyTorch writes, is refused.
 func TestHostileModules(t *testing.T) {
+	long.Test(t)
 	class := named("app M")
 	// attributes gives the object on top of the stack the dict of a module.
 	attributes := func(modules ...any) []any {

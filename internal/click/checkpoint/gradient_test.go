@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/onnx/graph"
@@ -50,6 +51,7 @@ func readDerivatives(t *testing.T) map[string][]derivatives {
 // The derivatives of exported models agree with those of PyTorch and, on the generic path,
 // with differences in float64. So do those of models that are recognized.
 func TestExportGradients(t *testing.T) {
+	long.Test(t)
 	vectors := readDerivatives(t)
 	compared := 0
 	for _, e := range readExports(t) {

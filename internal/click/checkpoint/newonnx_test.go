@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/onnx/dissect"
 )
 
 // A slice of an exported graph of every framework, written as a new .onnx file, has the logits of the slice and
 // the same fields.
 func TestWriteNewONNX(t *testing.T) {
+	long.Test(t)
 	written := 0
 	for _, e := range readExports(t) {
 		t.Run(strings.TrimSuffix(e.File, ".onnx"), func(t *testing.T) {

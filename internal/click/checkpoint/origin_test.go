@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 )
@@ -52,6 +53,7 @@ func keptOf(t *testing.T, c *Checkpoint, small bool) *Kept {
 // An .onnx file with pruned tables is read as the same model as the tables, for each export
 // and both forms. Without pruning it has the same bytes.
 func TestWriteONNX(t *testing.T) {
+	long.Test(t)
 	for _, e := range readExports(t) {
 		path := filepath.Join(exports, e.File)
 		c, err := Read(path)
@@ -144,6 +146,7 @@ func TestONNXBytes(t *testing.T) {
 // logit, a Sigmoid or a Softmax, and both forms, also if it is calibrated twice. Another graph
 // is refused, and the previous file stays.
 func TestWriteONNXCalibrated(t *testing.T) {
+	long.Test(t)
 	calibrated, refused := 0, 0
 	for _, e := range readExports(t) {
 		path := filepath.Join(exports, e.File)
@@ -314,6 +317,7 @@ func TestFilesOfONNX(t *testing.T) {
 
 // With encoded values the rows of pads keep their bits, and other kept entries move by at most half a step of their field.
 func TestEncodedONNX(t *testing.T) {
+	long.Test(t)
 	pads := 0
 	for _, e := range readExports(t) {
 		c, err := Read(filepath.Join(exports, e.File))

@@ -258,9 +258,9 @@ func (u *unpickler) literal(op byte) bool {
 	case opInt2:
 		u.push(int64(u.number(2)))
 	case opLong1:
-		u.push(long(u.counted(1)))
+		u.push(longInteger(u.counted(1)))
 	case opLong4:
-		u.push(long(u.counted(4)))
+		u.push(longInteger(u.counted(4)))
 	case opFloat:
 		if b := u.take(8); b != nil {
 			u.push(math.Float64frombits(binary.BigEndian.Uint64(b)))
@@ -283,8 +283,8 @@ func (u *unpickler) literal(op byte) bool {
 	return true
 }
 
-// long returns the little-endian two's complement number in b.
-func long(b []byte) any {
+// longInteger returns the little-endian two's complement number in b.
+func longInteger(b []byte) any {
 	if len(b) > 8 {
 		return opaque("an int of more than 64 bits")
 	}

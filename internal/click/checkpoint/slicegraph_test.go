@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
 )
@@ -121,6 +122,7 @@ func sliceCases(a *model.Architecture) (cases []sliceCase) {
 // An exported graph of every framework, without some fields or columns, has the logits of the whole graph in which these
 // read 0, and takes no more products.
 func TestSlicedGraph(t *testing.T) {
+	long.Test(t)
 	cut, saved := 0, 0
 	for _, e := range readExports(t) {
 		t.Run(strings.TrimSuffix(e.File, ".onnx"), func(t *testing.T) {

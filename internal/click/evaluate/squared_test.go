@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/num/loss"
 )
 
@@ -42,9 +43,7 @@ func TestSquaredMetrics(t *testing.T) {
 // The 95% intervals of a difference of RMSEs contain the difference of the population in 95% of
 // the samples.
 func TestSquaredIntervalsHold(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves out statistics")
-	}
+	long.Test(t)
 	const repeats = 2000
 	r := rand.New(rand.NewPCG(5, 6))
 	held := 0.

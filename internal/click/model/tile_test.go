@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/kernel"
@@ -166,6 +167,7 @@ func crossModel(kind string, fields int, zero bool) (*model.Model, *model.Rows, 
 
 // Steps of walks agree with float64 at full size as well.
 func TestWalkAtFullSize(t *testing.T) {
+	long.Test(t)
 	m, rows, baseline := deepFM(39, .4)
 	checkWalk(t, m, rows, baseline, 3, 20)
 	for _, kind := range []string{"dcn-mix", "dcnv2-stacked", "dcnv2-parallel"} {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/data/dense"
 )
 
@@ -62,6 +63,7 @@ func datasetDigest(t *testing.T, dir string) string {
 // Each form of import gives the dataset that it always gave, on one core or several, and from compressed files the same one
 // as from plain files. If a digest changes, so do the ids of jobs, and scores of earlier imports no longer fit.
 func TestDatasetBytes(t *testing.T) {
+	long.Test(t)
 	const rows = 50_000 // several blocks
 	none, global := [3]int{}, [3]int{0, 40, 47}
 	sizes := []int{40, 7, 300}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/rawtext"
@@ -430,9 +431,7 @@ func vocabularyOfFlights(t testing.TB) (fields []string, sizes []int) {
 
 // TestFlights imports files of real flights.
 func TestFlights(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves out large files")
-	}
+	long.Test(t)
 	shared(t, "data", "flights")
 	t.Run("encoded", testImportFlights)
 	t.Run("raw", testImportRawFlights)

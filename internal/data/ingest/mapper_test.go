@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/data/columnfile"
 	"shaver/internal/data/dataset"
@@ -135,9 +136,7 @@ func testFlightsMapper(t *testing.T) {
 // A value in a table can be longer than a line of text. Such a row is bad, because a
 // vocabulary cannot contain the value.
 func TestImportTableOfLongValue(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves out large files")
-	}
+	long.Test(t)
 	names := []string{strings.Repeat("x", rawtext.MaxLine-1), strings.Repeat("y", rawtext.MaxLine)}
 	sizes := []int{200, 3}
 	a := &model.Architecture{FieldDims: sizes, Dim: 1}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus/embedded"
 	"slices"
 	"strings"
@@ -382,6 +383,7 @@ func slowLink(t *testing.T, server string, rate int) string {
 // A blob arrives over a link on which a chunk takes longer than the client waits for a sign of the
 // server, and all chunks in flight take longer than it waits for an answer.
 func TestSlowLink(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	server := startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
 	near := connect(t, Config{Server: server, Name: "near"})

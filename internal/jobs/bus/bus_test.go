@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 	"shaver/internal/value/estimator"
@@ -266,6 +267,7 @@ func TestWorkerWaitsForSetup(t *testing.T) {
 
 // After the server is restarted on the same port and folder, the bus continues.
 func TestReconnect(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	dir := t.TempDir()
 	first := startServer(t, embedded.Config{StoreDir: dir, Listen: "127.0.0.1:0", SyncAlways: true})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus/embedded"
 )
 
@@ -116,6 +117,7 @@ func withoutLeader(t *testing.T) (host string) {
 // While there is no server that can be used, a log line says so within two seconds, and
 // Connect gives up after Wait with an error that names the server and the reason.
 func TestConnectGivesUp(t *testing.T) {
+	long.Test(t)
 	for name, test := range map[string]struct{ host, reason string }{
 		"nobody listens":    {nobody(t), "refused"},
 		"no answer":         {listen(t, func(net.Conn) {}), "no answer"},
@@ -156,6 +158,7 @@ func TestConnectGivesUp(t *testing.T) {
 // once. For an unknown host and a server without JetStream this holds only if somebody
 // waits for an answer.
 func TestConnectHopeless(t *testing.T) {
+	long.Test(t)
 	tlsHost, authority := withTLS(t)
 	_, stranger := withTLS(t)
 	plain := startServer(t, embedded.Config{Listen: "127.0.0.1:0"}).URL()
@@ -280,6 +283,7 @@ func TestAddressHasNoSecret(t *testing.T) {
 // A client leaves a server whose JetStream has not answered for a while, if there is
 // another one.
 func TestLeavesSilentServer(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	servers := map[string]*server.Server{}
 	var urls []string

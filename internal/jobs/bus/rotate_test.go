@@ -10,12 +10,15 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+
+	"shaver/internal/base/long"
 )
 
 // A client that was connected outlives the rotation of its password, nkey, credentials or certificates,
 // whether the server or the file changes first. While the server refuses the client, the log says why,
 // at most once in fifteen seconds, and so does the error of a request that is given up.
 func TestRotation(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	key := func() (seed, public string) {
 		pair, err := nkeys.CreateUser()
@@ -80,6 +83,7 @@ func TestRotation(t *testing.T) {
 
 // A client whose credentials expire works again once somebody has renewed the file.
 func TestExpiredCredentials(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	host, issue := operated(t, func(*jwt.AccountClaims) {})
 	file := secretFile(t, issue(time.Now().Add(2*time.Second)))

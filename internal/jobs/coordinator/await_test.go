@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
@@ -120,6 +121,7 @@ func TestTwoOutputs(t *testing.T) {
 
 // If the coordinator that leads the job dies, the one that waits takes the job over.
 func TestOtherOutputDies(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	out, first, second := b.pair(func(*coordinator.Config) {}, func(stop, _ context.CancelFunc) {
@@ -137,6 +139,7 @@ func TestOtherOutputDies(t *testing.T) {
 
 // A cancel ends the coordinators that wait for the job too.
 func TestCancelledWhileWaiting(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	spec, err := prepare.Spec(b.config.Request)
@@ -159,6 +162,7 @@ func TestCancelledWhileWaiting(t *testing.T) {
 // If a run was cancelled, its other tries do not submit the job again, however the job was
 // ended. A job of another run begins as if nothing had happened.
 func TestCancelledRun(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	for name, removed := range map[string]bool{"by its coordinator": false, "by the operator": true} {
 		t.Run(name, func(t *testing.T) {

@@ -9,12 +9,14 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
 )
 
 // A job that waits for mergers says so after two seconds, and becomes stalled. It can be cancelled.
 func TestJobWaitsForMergers(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	core, logged := observer.New(zap.WarnLevel)

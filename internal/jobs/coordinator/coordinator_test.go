@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/bus"
@@ -223,6 +224,7 @@ func TestResume(t *testing.T) {
 // round, at its end or at the beginning of the next. The rule is met after two portions
 // of the rows and four passes. The checkpoint contains the sums of the first half.
 func TestResumeInRounds(t *testing.T) {
+	long.Test(t)
 	b := newBench(t)
 	b.config.Until = &job.Until{Rule: job.Overlap, Bound: .9, Sparsity: .5}
 	b.config.Options.Passes = 9
@@ -246,7 +248,7 @@ func TestResumeInRounds(t *testing.T) {
 
 // cuts returns how often a test cuts a job off: n times, or twice with -short.
 func cuts(n int64) int64 {
-	if testing.Short() {
+	if !long.All() {
 		return 2
 	}
 	return n

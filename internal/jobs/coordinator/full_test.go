@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
 )
@@ -23,6 +24,7 @@ import (
 // A job ends on a server that has room for its inputs, two checkpoints and a few partials, but neither for the partials of all
 // shards nor for all tasks and a partial. The bytes are those of a job with room for everything.
 func TestFullServer(t *testing.T) {
+	long.Test(t)
 	t.Run("in place", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/scores"
@@ -18,6 +19,7 @@ import (
 // If sums of a shard do not fit in 64 bits, the job ends as any other. Its scores are the same for all sizes of
 // shards, numbers of workers and ranges, and whether workers add up shards or not.
 func TestLargeLosses(t *testing.T) {
+	long.Test(t)
 	for _, name := range []string{estimator.Permutation, estimator.Debiased, estimator.Multilinear} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shaver/internal/base/files"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/prepare/preparetest"
@@ -152,6 +153,7 @@ func TestGenerations(t *testing.T) {
 // A paired job gives the same bytes wherever it was interrupted, in a half of the sample or
 // between the halves. The checkpoint contains the sums of the first half.
 func TestResumePaired(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	for name, until := range map[string]*job.Until{
 		"halves": nil, "error": {Rule: job.Error, Bound: .001}, "overlap": {Rule: job.Overlap, Bound: .999, Sparsity: .5},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/modelfile"
@@ -116,9 +117,10 @@ func (b *bench) spoilFeature() (rows int) {
 // without their shards. What a round lacked stays away, even if somebody puts a shard back while no
 // coordinator leads. So the bytes are the same wherever the coordinator is interrupted.
 func TestQuarantineInPath(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newPathBench(t)
-	if b.config.RowsPerShard = 10; testing.Short() {
+	if b.config.RowsPerShard = 10; !long.All() {
 		b.config.RowsPerShard = 30
 	}
 	bad := b.spoilFeature()
@@ -176,6 +178,7 @@ func TestPathWithoutRows(t *testing.T) {
 // A path whose checkpoint is lost begins again, although a shard that it lacked was put back, so that its rounds
 // drop other entries. It uses nothing of the rounds before: no mask, no task and no result, whether results are verified or not.
 func TestPathBeginsAgainDifferently(t *testing.T) {
+	long.Test(t)
 	for _, verify := range []float64{0, 1} {
 		t.Run(fmt.Sprint(verify), func(t *testing.T) { pathBeginsAgain(t, verify) })
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare/preparetest"
@@ -26,6 +27,7 @@ func newPathBench(t *testing.T) *bench {
 // A path has the same bytes wherever its coordinator is interrupted, be it in a round, at its end or
 // at the beginning of the next one, and whatever the number of workers and the size of the shards.
 func TestResumePath(t *testing.T) {
+	long.Test(t)
 	t.Run("drops", func(t *testing.T) {
 		t.Parallel() // the test waits most of the time
 		b := newPathBench(t)
@@ -67,7 +69,7 @@ func testResumePath(t *testing.T, b *bench, adds int, cuts int64) {
 		b.wantNothing()
 	}
 	sizes := []int64{64, 7, 1, 1 << 20}
-	if testing.Short() || adds > 0 { // rounds that add only take longer
+	if !long.All() || adds > 0 { // rounds that add only take longer
 		sizes = sizes[:1]
 	}
 	for _, rows := range sizes {

@@ -9,11 +9,13 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 )
 
 // If somebody has paused the consumer of the tasks, the job names it and continues when it is resumed.
 func TestPausedConsumer(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	core, logged := observer.New(zap.WarnLevel)

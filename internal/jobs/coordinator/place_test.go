@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -91,10 +92,11 @@ func (b *bench) tryInPlace(stores ...string) (scores []byte, sent map[string]boo
 // sample and in rounds. A shard is sent only if a worker lacks the dataset or has a
 // damaged copy.
 func TestInPlace(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	for portion, until := range map[float64]*job.Until{1: nil, .4: nil, .9: {Rule: job.Overlap, Bound: .9, Sparsity: .5}} {
-		if testing.Short() && until == nil {
+		if !long.All() && until == nil {
 			continue
 		}
 		b.config.Sample, b.config.Until = portion, until
@@ -116,6 +118,7 @@ func TestInPlace(t *testing.T) {
 
 // The same holds for a path, whose rounds read their parts in place.
 func TestPathInPlace(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newPathBench(t)
 	b.config.Sample, b.config.Options.Sparsity = .8, .5
@@ -132,6 +135,7 @@ func TestPathInPlace(t *testing.T) {
 // Rows of several blocks and days are read in place by their lists of blocks, for any size of the shards. The
 // coordinator then reads no rows, except those of shards that must be sent.
 func TestBlocksInPlace(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	root := t.TempDir()

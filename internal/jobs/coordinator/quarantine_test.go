@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
@@ -150,6 +151,7 @@ func TestCancelled(t *testing.T) {
 // If the checkpoint is lost, the job begins again. If a partial is lost, its shard is
 // computed again.
 func TestResumeFromCheckpoint(t *testing.T) {
+	long.Test(t)
 	b := newBench(t)
 	want, err := b.run(t.Context(), 1)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/merger"
 	"shaver/internal/jobs/prepare/preparetest"
@@ -78,6 +79,7 @@ func (b *bench) reference() []byte {
 // The scores file does not depend on the number of ranges, whether workers add up shards or not.
 // Nothing is left on the server.
 func TestRangesGiveTheSameBytes(t *testing.T) {
+	long.Test(t)
 	b := newBench(t)
 	want := b.reference()
 	for _, ranges := range []int{1, 2, 5} {
@@ -98,6 +100,7 @@ func TestRangesGiveTheSameBytes(t *testing.T) {
 
 // If mergers die, the job continues from its last checkpoint, and the scores are the same.
 func TestMergersDie(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	want := b.reference()
@@ -185,6 +188,7 @@ func TestRangesLoseData(t *testing.T) {
 
 // A path of ranges has the bytes of one process, whether it drops entries or adds some, and whether mergers die.
 func TestRangesOfPath(t *testing.T) {
+	long.Test(t)
 	t.Parallel() // the test waits most of the time
 	b := newPathBench(t)
 	b.config.Request = preparetest.Wide(t)

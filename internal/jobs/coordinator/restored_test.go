@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
 )
@@ -65,6 +66,7 @@ func (v *volume) restore(from string) {
 // coordinator that leads the job, or behind the job. It makes no difference whether the coordinator goes on or
 // starts again.
 func TestStoreGoesBack(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	const saved, restored = 100, 200 // rows merged of 300
 	for name, c := range map[string]struct {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
@@ -81,7 +82,7 @@ func TestEveryRequestFails(t *testing.T) {
 func (b *bench) failAll(how string, first, step int64) {
 	t := b.t
 	t.Parallel() // the test waits most of the time
-	if testing.Short() {
+	if !long.All() {
 		step *= 21
 	}
 	b.config.Log = zap.NewNop()

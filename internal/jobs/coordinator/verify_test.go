@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
@@ -70,6 +71,7 @@ func (b *bench) verified(fault func(*job.Task, *shapley.Game), stores ...*worker
 // A worker that computes wrong is found if its shards are verified, and named. Nothing of it is in the
 // scores, although the job had merged some of its results.
 func TestVerify(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	for name, change := range map[string]func(*bench){
 		"walks":    func(*bench) {},

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"shaver/internal/base/long"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/num/kernel"
 )
@@ -17,6 +18,7 @@ import (
 // If the server loses everything, the job begins again, whether the coordinator or another program
 // notices it first and creates the streams. The scores have the same bytes.
 func TestServerIsWiped(t *testing.T) {
+	long.Test(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lost  []string // streams

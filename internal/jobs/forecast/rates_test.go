@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/jobs/prepare"
@@ -68,7 +69,7 @@ func TestRates(t *testing.T) {
 
 // A single row of many passes, or of exact values, does not make the measurement long.
 func TestRatesOfSlowRows(t *testing.T) {
-	if testing.Short() || len(kernel.Names()) == 1 {
+	if !long.All() || len(kernel.Names()) == 1 {
 		t.Skip("it takes time, or this machine has one kernel")
 	}
 	for _, o := range []estimator.Options{{Estimator: estimator.Antithetic, Passes: 1 << 20}, {Estimator: estimator.Exact, Passes: 1}} {

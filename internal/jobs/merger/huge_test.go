@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/jobs/bus"
@@ -52,6 +53,7 @@ func TestMain(m *testing.M) {
 // range get sums, and a few of each other range, because the machine may have less memory than
 // all mergers together.
 func TestHugeTable(t *testing.T) {
+	long.Test(t)
 	entries, full := 1_000_000, os.Getenv("SHAVER_HUGE") != ""
 	if full {
 		entries = 1_000_000_000
@@ -176,6 +178,7 @@ func startMergers(t *testing.T, n int) (b *bus.Bus, processes []*exec.Cmd) {
 // Eight processes keep the terms of a path of ten rounds through a simulated table of 4 * 10^8 entries, each in at most 1.6 GiB. "make ranges"
 // runs this test; otherwise the table has 10^6 entries, and after each round the order is that of a path in one process.
 func TestHugePath(t *testing.T) {
+	long.Test(t)
 	entries, full := 1_000_000, os.Getenv("SHAVER_HUGE") != ""
 	if full {
 		entries = 400_000_000

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/layout"
@@ -242,9 +243,10 @@ func TestReadRefusals(t *testing.T) {
 	}
 }
 
-// A flipped bit in any byte of a scores file is refused; SHAVER_LONG=1 flips all bits. Only
+// A flipped bit in any byte of a scores file is refused; SHAVER_LONG=2 flips all bits. Only
 // a file of the older version may lack the digest.
 func TestDigest(t *testing.T) {
+	long.Test(t)
 	path := filepath.Join(t.TempDir(), "s.arrow")
 	if err := Write(path, example()); err != nil {
 		t.Fatal(err)
@@ -260,7 +262,7 @@ func TestDigest(t *testing.T) {
 		return Read(path)
 	}
 	damaged, step := 0, 7 // each byte has a bit that is a multiple of 7
-	if os.Getenv("SHAVER_LONG") == "1" {
+	if long.Hours() {
 		step = 1
 	}
 	for flip := 0; flip < 8*len(data); flip += step {

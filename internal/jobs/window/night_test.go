@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
@@ -48,6 +49,7 @@ func distance(t *testing.T, a, b *scores.File) (rms, z float64) {
 // those of a full job within the errors that it states. Errors accumulate over the nights,
 // and each night draws another sample.
 func TestPairedNights(t *testing.T) {
+	long.Test(t)
 	for _, c := range []struct {
 		estimator.Options
 		loss string

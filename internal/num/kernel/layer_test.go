@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"shaver/internal/base/long"
 )
 
 // everyLevel runs a test at each level of this machine.
@@ -141,7 +143,7 @@ func TestLayerIsItsDefinition(t *testing.T) {
 				weight, bias := normal(r, in*out), normal(r, out)
 				m := NewMatrix(weight, bias, in, out)
 				counts := []int{1 + r.IntN(4), 1 + r.IntN(14), 12, 1 + r.IntN(40)}
-				if testing.Short() {
+				if !long.All() {
 					counts = counts[1:3]
 				}
 				for _, rows := range counts {

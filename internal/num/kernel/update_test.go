@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"shaver/internal/base/long"
 )
 
 // updateCase is a layer on elements of a block with guards, and its Sums.
@@ -83,7 +85,7 @@ func fillElement(states []float32, v float32) {
 // its block if all states are updated at once.
 func TestUpdateIsLinear(t *testing.T) {
 	blocks := 40
-	if testing.Short() {
+	if !long.All() {
 		blocks = 12
 	}
 	everyLevel(t, func(t *testing.T) {

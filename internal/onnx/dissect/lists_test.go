@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/long"
 	"shaver/internal/onnx/wire/onnxtest"
 )
 
@@ -202,6 +203,7 @@ func TestWholeNumbers(t *testing.T) {
 // A list of the largest length, whose positions compute their rows in different ways, takes
 // little time.
 func TestLongLists(t *testing.T) {
+	long.Test(t)
 	const length = 1 << 14
 	model := func(nodes ...onnxtest.Message) *sample {
 		s := newSample()

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/num/kernel"
 	"shaver/internal/onnx/execute"
 	"shaver/internal/onnx/graph"
@@ -349,10 +349,10 @@ func TestRandomGraphs(t *testing.T) {
 }
 
 // Random graphs give the same bits as with CompileApart, so reusing rows of the arena changes
-// nothing. Half of the inputs are constants of a row. SHAVER_LONG=1 tries 5000 graphs.
+// nothing. Half of the inputs are constants of a row. SHAVER_LONG=2 tries 5000 graphs.
 func TestReuse(t *testing.T) {
 	graphs, reused := uint64(150), 0
-	if os.Getenv("SHAVER_LONG") == "1" {
+	if long.Hours() {
 		graphs = 5000
 	}
 	for seed := range graphs {

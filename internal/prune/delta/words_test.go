@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/long"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
@@ -25,6 +26,7 @@ import (
 // Several words come with a delta, also if they change alone, and their number may change in both directions. Applied, each delta gives the
 // next file bit for bit. The Parquet files alone bring a store to the same rows, and have only those that differ.
 func TestWords(t *testing.T) {
+	long.Test(t)
 	for _, name := range []string{"golden/deepfm.pth", "golden/neumf.pth", "onnx/fuxictr-din.dynamo.onnx"} {
 		ck := must(checkpoint.Read(filepath.Join("..", "..", "..", "testdata", filepath.FromSlash(name))))
 		a := &ck.Architecture

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"shaver/internal/base/long"
 )
 
 // browser runs chromium. If chromium is missing, the test is skipped, but fails on CI.
@@ -136,6 +138,7 @@ var (
 
 // The pages have a sound layout on a desktop and on a phone.
 func TestBrowser(t *testing.T) {
+	long.Test(t)
 	b := newBrowser(t)
 	r, err := Write(facts())
 	if err != nil {

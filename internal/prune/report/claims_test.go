@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/chart"
+	"shaver/internal/base/long"
 	"shaver/internal/num/layout"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/tally"
@@ -78,6 +79,7 @@ func sliced(d *sweep.Document, rng *rand.Rand) {
 
 // If no difference has an effect, a heading claims one in at most 5% of samples, however many are compared.
 func TestClaimsByChance(t *testing.T) {
+	long.Test(t)
 	claims(t, "values", 200, func(rng *rand.Rand) (string, bool) {
 		f := chance(rng, 16)
 		text := f.valuesOf(f.Scores.FieldValues(), nowhere).Heading

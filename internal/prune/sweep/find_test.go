@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
@@ -102,6 +103,7 @@ func searched(t *testing.T) func(budgets []mask.Budget, within []float64, rows i
 // chose which tables were measured. The true differences are those of many rows. They grow evenly, or are above the bound by
 // little from some part on.
 func TestCertain(t *testing.T) {
+	long.Test(t)
 	const bound, sets, rows = .03, 1000, 300
 	sweep := searched(t)
 	const above = .33 // variance that lowers the AUC and raises the loss by .032

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/loss"
@@ -34,9 +35,7 @@ func gamesOfFlips(t *testing.T) map[string]Game {
 // The values with flips have the exact values as their mean, and the players of each row sum
 // exactly to what they are worth. Multilinear alone does not have them for these models.
 func TestFlipsAreUnbiased(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves out statistics")
-	}
+	long.Test(t)
 	const seeds = 8000
 	far, all := 0, 0
 	for name, game := range gamesOfFlips(t) {

@@ -12,6 +12,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"shaver/internal/base/long"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/loss"
@@ -320,7 +321,7 @@ func grouping(t *testing.T, name string, a model.Architecture, o shapley.Options
 	m := modeltest.Random(t, a, 1)
 	game := shapley.Game{Model: m, Baseline: baseline(m)}
 	cuts := []int{1, 7, 33, 100}
-	if testing.Short() {
+	if !long.All() {
 		cuts = cuts[2:]
 	}
 	rows := modeltest.Rows(a, 250, 1)
