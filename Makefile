@@ -10,24 +10,24 @@ build: ## build static binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
 test: ## run the tests that together end within minutes
-	go test ./...
+	go test -timeout 30m ./...
 
 test-all: ## run all tests, as CI does (a quarter of an hour on two cores)
 	SHAVER_LONG=1 go test -timeout 30m ./...
 
 race: ## run the tests under the race detector
-	CGO_ENABLED=1 go test -race ./...
+	SHAVER_LONG=1 CGO_ENABLED=1 go test -race -timeout 60m ./...
 
 levels: ## run the numeric tests with each kernel that this machine supports; those of package kernel run all of them
-	go test ./internal/num/kernel $(NUMERIC)
-	if grep -qs amx_tile /proc/cpuinfo; then GODEBUG=cpu.amxtile=off go test $(NUMERIC); fi
-	GODEBUG=cpu.avx512f=off go test $(NUMERIC)
-	GODEBUG=cpu.avx2=off go test $(NUMERIC)
-	go test -tags purego ./internal/num/... # the other packages compute the same with it as without AVX2
+	SHAVER_LONG=1 go test ./internal/num/kernel $(NUMERIC)
+	if grep -qs amx_tile /proc/cpuinfo; then SHAVER_LONG=1 GODEBUG=cpu.amxtile=off go test -short $(NUMERIC); fi
+	SHAVER_LONG=1 GODEBUG=cpu.avx512f=off go test -short $(NUMERIC)
+	SHAVER_LONG=1 GODEBUG=cpu.avx2=off go test -short $(NUMERIC)
+	SHAVER_LONG=1 go test -tags purego ./internal/num/... # the other packages compute the same with it as without AVX2
 
 ARM64 = CGO_ENABLED=0 GOARCH=arm64
 levels-arm64: ## run the tests of internal/num at the levels of arm64, in qemu-aarch64-static (Debian's qemu-user-static)
-	$(ARM64) go test -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
+	$(ARM64) SHAVER_LONG=1 go test -short -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
 
 pipeline-arm64: ## run the digests of all jobs, and the quickstart with a training, at the level neon in qemu (minutes)
 	$(ARM64) SHAVER_LONG=2 SHAVER_EXEC=qemu-aarch64-static go test -count 1 -timeout 60m -exec qemu-aarch64-static ./cmd/shaver -run '(TestDigests|TestOutputs)$$/^neon$$'

@@ -151,7 +151,7 @@ func readExport(t *testing.T, file string) *checkpoint.Checkpoint {
 // encodings. Among the models are AutoInt, DCNv2 and xDeepFM of several frameworks, models
 // with dense inputs, models with tables of several widths, and models with lists.
 func TestSameLogitsOfExports(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	files, err := filepath.Glob("../testdata/onnx/*.onnx")
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d exports (%v)", len(files), err)

@@ -1,6 +1,6 @@
 // Command mutants measures whether the tests notice wrong code. It changes one place at a time, such as a < into a <=,
-// and runs the tests of the package, then those of the packages of the same area that import it, both without what takes long, and then those of
-// the package without. A mutant that fails no test has survived: either a test is missing, or the change has no effect, and
+// and runs the tests of the package, then those of the packages of the same area that import it, both with -short, and then those of
+// the package without. All run with SHAVER_LONG=1. A mutant that fails no test has survived: either a test is missing, or the change has no effect, and
 // accepted.txt says why.
 //
 //	go run ./mutants [flags] internal/value internal/jobs
@@ -26,6 +26,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -301,12 +302,12 @@ func (t *tool) try(ctx context.Context, area string, m *mutant) (string, error) 
 		}
 	}
 	for _, p := range tests {
-		if outcome, err := t.test(ctx, overlay, p, false); err != nil || outcome != survived {
+		if outcome, err := t.test(ctx, overlay, p, true); err != nil || outcome != survived {
 			return outcome, err
 		}
 	}
 	if m.pkg.tested() {
-		return t.test(ctx, overlay, m.pkg, true)
+		return t.test(ctx, overlay, m.pkg, false)
 	}
 	return survived, nil
 }
@@ -332,16 +333,13 @@ func (t *tool) tests(area string, p *listed) (all []*listed) {
 }
 
 // test runs the tests of a package with the overlay. A mutant may allocate without end, so the memory is limited.
-func (t *tool) test(ctx context.Context, overlay string, p *listed, all bool) (string, error) {
-	args := []string{"test", "-overlay", overlay, "-failfast", "-vet=off", "-timeout", t.timeout.String(), p.ImportPath}
+func (t *tool) test(ctx context.Context, overlay string, p *listed, short bool) (string, error) {
+	args := []string{"test", "-overlay", overlay, "-short=" + strconv.FormatBool(short), "-failfast", "-vet=off", "-timeout", t.timeout.String(), p.ImportPath}
 	command := exec.CommandContext(ctx, "go", args...)
 	if runtime.GOOS != "windows" {
 		command = exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 12000000; exec go "$@"`, "go"}, args...)...)
 	}
-	command.Env = append(os.Environ(), "SHAVER_LONG=")
-	if all {
-		command.Env = append(os.Environ(), "SHAVER_LONG=1")
-	}
+	command.Env = append(os.Environ(), "SHAVER_LONG=1")
 	start := time.Now()
 	out, err := command.CombinedOutput()
 	forget(filepath.Join(p.Dir, "testdata", "rapid"), start)

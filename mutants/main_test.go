@@ -62,7 +62,7 @@ func (r *ring) next(i int, name string) (n int, err error) {
 // In a module of two packages, mutants that a test notices are killed, also by the tests of a package that imports theirs, others
 // survive, those that do not compile do not count, and the log spares a second run.
 func TestRun(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
 		"go.mod":         "module m\n\ngo 1.26\n",

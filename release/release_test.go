@@ -115,7 +115,7 @@ func TestUnlicensed(t *testing.T) {
 
 // A release for this machine has the same bytes twice, sums and components of all that it has, and programs that run without Go.
 func TestRelease(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	if !slices.Contains(platforms, platform) {
 		t.Skipf("we do not release for %s", platform)

@@ -20,7 +20,7 @@ import (
 // A run that was interrupted in a job continues with that job. Afterwards the folder has the
 // pruned models and the figures of all stages, and a second run has nothing left to do.
 func TestRun(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	dir, o := t.TempDir(), options{Shape: "kdd", Rows: 3000, TrainRows: 1000, ScoreRows: 2000, Sparsity: .5}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

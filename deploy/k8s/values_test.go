@@ -109,7 +109,7 @@ func TestValuesAreUsed(t *testing.T) {
 		}
 	}
 	if helm() == "" || !long.All() {
-		t.Log("helm was not found, or SHAVER_LONG is not set: only names were compared")
+		t.Log("helm was not found, or what takes long is left out: only names were compared")
 		return
 	}
 	const on = "--set score.enabled=true,nightly.enabled=true,loader.enabled=true,monitoring.podMonitor=true,monitoring.rules=true,monitoring.dashboard=true" +

@@ -14,7 +14,7 @@ import (
 // A copy of the module with another path has no import that is missing, its packages compile, and its tests of the architecture
 // pass. The old path gives the old files.
 func TestRename(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	tracked, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files", "-z").Output()
 	if err != nil {
 		t.Skip("the test is not in a clone: ", err)

@@ -212,7 +212,7 @@ func (p *population) truth(k int) (auc, mean float64) {
 // nearly equal. If the two orders differ in a few pairs of rows only, DeLong's variance is too
 // large, and more of the intervals hold.
 func TestIntervalsHold(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	const repeats = 2000
 	// The portion of intervals that hold has a standard error of 0.0049.
 	for name, p := range map[string]population{

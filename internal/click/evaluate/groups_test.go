@@ -263,7 +263,7 @@ func users(r *rand.Rand, n int) (a, b *Predictions) {
 // In 500 simulations of 200 and of 5,000 users, the 95% intervals contain the difference in 93% to 97% of the samples. The differences are those of
 // very many users. An interval that takes rows for independent ones would not hold, which the last check shows.
 func TestGroupIntervalsHold(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	of := func(c Comparison) [5]Difference { return [5]Difference{c.AUC, c.Loss, c.GAUC, c.NDCG, c.Recall} }
 	names := [5]string{"AUC", "LogLoss", "GAUC", "NDCG", "recall"}
 	truth := of(Compare(users(rand.New(rand.NewPCG(3, 4)), 200_000)))

@@ -43,7 +43,7 @@ func TestSquaredMetrics(t *testing.T) {
 // The 95% intervals of a difference of RMSEs contain the difference of the population in 95% of
 // the samples.
 func TestSquaredIntervalsHold(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	const repeats = 2000
 	r := rand.New(rand.NewPCG(5, 6))
 	held := 0.

@@ -431,7 +431,7 @@ func vocabularyOfFlights(t testing.TB) (fields []string, sizes []int) {
 
 // TestFlights imports files of real flights.
 func TestFlights(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	shared(t, "data", "flights")
 	t.Run("encoded", testImportFlights)
 	t.Run("raw", testImportRawFlights)

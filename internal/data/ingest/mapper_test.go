@@ -136,7 +136,7 @@ func testFlightsMapper(t *testing.T) {
 // A value in a table can be longer than a line of text. Such a row is bad, because a
 // vocabulary cannot contain the value.
 func TestImportTableOfLongValue(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	names := []string{strings.Repeat("x", rawtext.MaxLine-1), strings.Repeat("y", rawtext.MaxLine)}
 	sizes := []int{200, 3}
 	a := &model.Architecture{FieldDims: sizes, Dim: 1}

@@ -120,7 +120,7 @@ func (c coverage) add(what string, count int64, off float64, se float32, t float
 // and for the population's values. It also holds for features that occur in the fewest rows
 // for which there are intervals. Of each kind there is one model, for which it is 91% to 98%.
 func TestIntervalsAreCalibrated(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	found, kinds := coverage{}, coverage{}
 	r := rand.New(rand.NewPCG(1, 2))
 	const rows, sampled, seeds = 500, 200, 30

@@ -35,7 +35,7 @@ func gamesOfFlips(t *testing.T) map[string]Game {
 // The values with flips have the exact values as their mean, and the players of each row sum
 // exactly to what they are worth. Multilinear alone does not have them for these models.
 func TestFlipsAreUnbiased(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	const seeds = 8000
 	far, all := 0, 0
 	for name, game := range gamesOfFlips(t) {

@@ -134,7 +134,7 @@ func (l *plantedLog) values() []float64 {
 // because that of another row is as good. It looks useful in about 2.5% of the samples. One that the model does not read
 // has the value 0 in all of them.
 func TestFieldIntervals(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	const drawn, samples, background, overfitted, unread = 400, 400, 1024, 2, 3
 	l := newPlantedLog(t)
 	want, players := l.values(), l.model.Fields()
@@ -204,7 +204,7 @@ func rounded(t *testing.T, seed uint64) *model.Model {
 // The 95% intervals of debiased hold for models whose logits jump, from estimator.JumpPasses passes
 // on. Small entries of these models cross steps, so a choice of flips by the squares of entries alone misses what they do.
 func TestIntervalsOfJumps(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	if modeltest.DIN(6, 2, 1).Jumps() {
 		t.Error("DIN jumps")
 	}

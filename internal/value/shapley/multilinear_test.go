@@ -93,7 +93,7 @@ func expectation(g shapley.Game, rows *model.Rows, weight func(q float64, in boo
 // For plain and balanced end points and several numbers of draws, the mean of the estimates
 // over many seeds is within 4.5 standard errors of the expected value.
 func TestMultilinearCentresOnItsExpectation(t *testing.T) {
-	long.Test(t)
+	long.Heavy(t)
 	weights := map[string]func(q float64, in bool) float64{
 		estimator.Plain: func(float64, bool) float64 { return 1 },
 		estimator.Balanced: func(q float64, in bool) float64 {
